@@ -1,0 +1,1 @@
+"""WHERE the agent acts: JAX-native games, probe tasks, and Atari."""

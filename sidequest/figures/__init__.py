@@ -1,0 +1,1 @@
+"""Pictures, drawn from records and traces; nothing here runs an agent."""

@@ -1,0 +1,95 @@
+"""The few types that every room of the house shares.
+
+Axis legend, used in every annotation of the package:
+
+    T  time (agent steps)      B  streams (environments side by side)
+    H  heads of the network    A  actions
+    K  arms of a bandit        D  dimensions that bandits adapt
+
+A *stream* is one environment's endless sequence of steps: when an episode ends,
+the next timestep is the first of a new one. What arrives at step t is one
+`Timestep`; a reward arrives with the observation that followed the action, so the
+last reward of an episode arrives with the first observation of the next:
+
+    t               0      1      2      3      4
+    observation     s0     s1     s2     s0'    s1'
+    is_first        1      0      0      1      0
+    reward          0      r1     r2     r3     r1'     r3 belongs to the old episode
+    terminated      0      0      0      1      0       a2 ended it: game over
+    truncated       0      0      0      0      0       ... or it ran out of time
+"""
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from jaxtyping import Array, Bool, Float, Num, PRNGKeyArray, UInt32
+
+Key: TypeAlias = PRNGKeyArray | UInt32[Array, "2"]
+
+Mode: TypeAlias = Bool[Array, ""]
+"""What drives the action of a step: `EXPLOIT` (G) or `EXPLORE` (X)."""
+
+EXPLOIT = False
+EXPLORE = True
+
+
+class Signals(NamedTuple):
+    """All that a controller may look at in one step of one stream; unused ones are 0."""
+
+    is_first: Bool[Array, ""]
+    reward: Float[Array, ""]
+    """What arrived with this observation; see the trace at the top of this file."""
+    discount: Float[Array, ""]
+    """The agent's discount on arrival: gamma, or 0 if the episode terminated."""
+    value: Float[Array, ""]
+    """V(s_t): the greatest Q-value of the exploit mode."""
+    action_mismatch: Float[Array, ""]
+    """How much two heads disagree about the best actions, in [0, 1]."""
+    value_variance: Float[Array, ""]
+    """How much two heads disagree about the values."""
+    novelty: Float[Array, ""]
+    """Intrinsic reward of this observation."""
+
+
+class Timestep(NamedTuple):
+    """What one environment shows its agent at one step."""
+
+    observation: Num[Array, "..."]
+    reward: Float[Array, ""]
+    terminated: Bool[Array, ""]
+    """The previous action ended its episode: there is nothing more to earn."""
+    truncated: Bool[Array, ""]
+    """The previous action's episode was cut off by a time limit."""
+    is_first: Bool[Array, ""]
+
+
+class EpisodeSummary(NamedTuple):
+    """How one finished episode was played. Scalars, or one axis [B] for streams."""
+
+    finished: Bool[Array, "*batch"]
+    """Whether this slot holds an episode that ended just now; else ignore the rest."""
+    episode_return: Float[Array, "*batch"]
+    length: Num[Array, "*batch"]
+    p_X: Float[Array, "*batch"]
+    """Share of explore steps."""
+    med_X: Float[Array, "*batch"]
+    """Median length of its explore periods; NaN if it had none."""
+    rmed_X: Float[Array, "*batch"]
+    """The same as a share of the episode's length."""
+    periods: Num[Array, "*batch"]
+    realised_rate: Float[Array, "*batch"]
+    """Switches to explore for each exploit step; NaN if it never exploited."""
+    target_rate: Float[Array, "*batch"]
+    """What the trigger was asked for; NaN where the variant asks for no rate."""
+
+
+class Trace(NamedTuple):
+    """What happened step by step in a stretch of one stream, for people to look at."""
+
+    modes: Bool[np.ndarray, "T"]
+    is_first: Bool[np.ndarray, "T"]
+    signal: Float[np.ndarray, "T"]
+    """The trigger's signal; NaN where there was none."""
+    probability: Float[np.ndarray, "T"]
+    """The probability of a switch that was used at this step; NaN where none was."""
+    reward: Float[np.ndarray, "T"]
