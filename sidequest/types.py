@@ -19,12 +19,15 @@ last reward of an episode arrives with the first observation of the next:
     truncated       0      0      0      0      0       ... or it ran out of time
 """
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Num, PRNGKeyArray, UInt32
 
 Key: TypeAlias = PRNGKeyArray | UInt32[Array, "2"]
+
+AnyArray: TypeAlias = Any
+"""NumPy's or JAX's: what crosses between the host and compiled programs."""
 
 Mode: TypeAlias = Bool[Array, ""]
 """What drives the action of a step: `EXPLOIT` (G) or `EXPLORE` (X)."""
@@ -36,50 +39,50 @@ EXPLORE = True
 class Signals(NamedTuple):
     """All that a controller may look at in one step of one stream; unused ones are 0."""
 
-    is_first: Bool[Array, ""]
-    reward: Float[Array, ""]
+    is_first: Bool[AnyArray, ""]
+    reward: Float[AnyArray, ""]
     """What arrived with this observation; see the trace at the top of this file."""
-    discount: Float[Array, ""]
+    discount: Float[AnyArray, ""]
     """The agent's discount on arrival: gamma, or 0 if the episode terminated."""
-    value: Float[Array, ""]
+    value: Float[AnyArray, ""]
     """V(s_t): the greatest Q-value of the exploit mode."""
-    action_mismatch: Float[Array, ""]
+    action_mismatch: Float[AnyArray, ""]
     """How much two heads disagree about the best actions, in [0, 1]."""
-    value_variance: Float[Array, ""]
+    value_variance: Float[AnyArray, ""]
     """How much two heads disagree about the values."""
-    novelty: Float[Array, ""]
+    novelty: Float[AnyArray, ""]
     """Intrinsic reward of this observation."""
 
 
 class Timestep(NamedTuple):
     """What one environment shows its agent at one step."""
 
-    observation: Num[Array, "..."]
-    reward: Float[Array, ""]
-    terminated: Bool[Array, ""]
+    observation: Num[AnyArray, "..."]
+    reward: Float[AnyArray, ""]
+    terminated: Bool[AnyArray, ""]
     """The previous action ended its episode: there is nothing more to earn."""
-    truncated: Bool[Array, ""]
+    truncated: Bool[AnyArray, ""]
     """The previous action's episode was cut off by a time limit."""
-    is_first: Bool[Array, ""]
+    is_first: Bool[AnyArray, ""]
 
 
 class EpisodeSummary(NamedTuple):
     """How one finished episode was played. Scalars, or one axis [B] for streams."""
 
-    finished: Bool[Array, "*batch"]
+    finished: Bool[AnyArray, "*batch"]
     """Whether this slot holds an episode that ended just now; else ignore the rest."""
-    episode_return: Float[Array, "*batch"]
-    length: Num[Array, "*batch"]
-    p_X: Float[Array, "*batch"]
+    episode_return: Float[AnyArray, "*batch"]
+    length: Num[AnyArray, "*batch"]
+    p_X: Float[AnyArray, "*batch"]
     """Share of explore steps."""
-    med_X: Float[Array, "*batch"]
+    med_X: Float[AnyArray, "*batch"]
     """Median length of its explore periods; NaN if it had none."""
-    rmed_X: Float[Array, "*batch"]
+    rmed_X: Float[AnyArray, "*batch"]
     """The same as a share of the episode's length."""
-    periods: Num[Array, "*batch"]
-    realised_rate: Float[Array, "*batch"]
+    periods: Num[AnyArray, "*batch"]
+    realised_rate: Float[AnyArray, "*batch"]
     """Switches to explore for each exploit step; NaN if it never exploited."""
-    target_rate: Float[Array, "*batch"]
+    target_rate: Float[AnyArray, "*batch"]
     """What the trigger was asked for; NaN where the variant asks for no rate."""
 
 

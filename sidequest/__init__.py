@@ -1,0 +1,40 @@
+"""sidequest: *when* should an agent explore?
+
+The house, and what each room is for:
+
+types         axis legend; Mode, Signals, Timestep, EpisodeSummary
+switching     WHEN to explore: variants, triggers, homeostasis, bandits
+agent         HOW to act and learn: R2D2
+replay        WHAT to remember: prioritised sequences on the accelerator
+environments  WHERE: JAX-native games, probe tasks, Atari
+runs          one run from start to finish, and its records
+figures       pictures from records
+cli           the command `sidequest`
+
+The names below are the public ones; they load when first used, so that importing the
+package, and asking the command for help, costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from sidequest.switching.variants import Variant, VariantError, parse
+
+if TYPE_CHECKING:
+    from sidequest.switching.periods import PeriodStats, periods
+    from sidequest.switching.switch import Switch
+
+__all__ = ["PeriodStats", "Switch", "Variant", "VariantError", "parse", "periods"]
+__version__ = "0.1.0"
+
+_LAZY = {
+    "PeriodStats": "sidequest.switching.periods",
+    "Switch": "sidequest.switching.switch",
+    "periods": "sidequest.switching.periods",
+}
+
+
+def __getattr__(name: str):
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'sidequest' has no attribute {name!r}")

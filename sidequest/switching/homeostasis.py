@@ -1,0 +1,110 @@
+"""Homeostasis: a scalar signal in, switches at a target rate out (appendix A, Algorithm 1).
+
+The signal's scale may be anything and may drift; the rate of switching stays at the
+target. With time-scale tau = min(t, 100 / rate), at each step t
+
+    mean      <-  (1 - 1/tau) mean     + 1/tau x
+    variance  <-  (1 - 1/tau) variance + 1/tau (x - mean)^2
+    z          =  (x - mean) / sqrt(variance),   x+ = exp(z)
+    scale     <-  (1 - 1/tau) scale    + 1/tau x+
+    switch     ~  Bernoulli(min(1, rate x+ / scale))
+
+Two rules:
+
+`printed` is that algorithm. Heavy tails break it: |z| can reach sqrt(tau), so one spike
+adds up to exp(sqrt(tau)) / tau to the scale and silences the trigger for a long time.
+
+`saturated` (default) mends that in two steps. It caps x+ at the value for which the
+probability is 1 already: more carries no information. And since averages lag behind a
+signal that drifts, and start empty, a slow gain makes good what they owe:
+
+    switch     ~  Bernoulli(p),   p = min(1, rate gain x+ / scale)
+    log(gain) <-  log(gain) + (rate - p) / 10
+
+so that sum(p) = T rate + 10 log(gain_T), whatever the signal does. Where nothing
+saturates or drifts the gain stays near 1 and this is the printed rule.
+
+Both keep log(scale) instead of scale, so that nothing overflows: exp(316) is an ordinary
+value of x+ at rate 0.001. A signal that does not vary has z = 0 and switches at the rate.
+"""
+
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from sidequest.types import Key
+
+Rule = Literal["saturated", "printed"]
+
+HORIZON = 100.0  # tau = HORIZON / rate: the averages span this many switches
+GAIN_HORIZON = 10.0  # the gain answers within this many switches, well inside HORIZON
+FLAT = 1e-12  # a variance below FLAT * mean^2 is rounding, not signal
+
+
+class HomeostasisState(NamedTuple):
+    """Averages of one stream's signal. They live as long as the stream."""
+
+    count: Int[Array, ""]
+    mean: Float[Array, ""]
+    variance: Float[Array, ""]
+    log_scale: Float[Array, ""]
+    """Log of the average of x+."""
+    log_gain: Float[Array, ""]
+    """What the saturated rule has to make good; the printed rule leaves it at 0."""
+    probability: Float[Array, ""]
+    """What the last decision was drawn with."""
+
+
+def init() -> HomeostasisState:
+    return HomeostasisState(
+        count=jnp.zeros((), jnp.int32),
+        mean=jnp.zeros(()),
+        variance=jnp.ones(()),
+        log_scale=jnp.zeros(()),
+        log_gain=jnp.zeros(()),
+        probability=jnp.zeros(()),
+    )
+
+
+def step(
+    key: Key,
+    signal: Float[Array, ""],
+    rate: Float[Array, ""],
+    state: HomeostasisState,
+    rule: Rule = "saturated",
+) -> tuple[Bool[Array, ""], HomeostasisState]:
+    """Takes in one signal and decides whether to switch at this step."""
+    state = observe(jnp.asarray(signal), jnp.asarray(rate), state, rule)
+    return jax.random.uniform(key) < state.probability, state
+
+
+def observe(
+    signal: Float[Array, ""],
+    rate: Float[Array, ""],
+    state: HomeostasisState,
+    rule: Rule = "saturated",
+) -> HomeostasisState:
+    """`step` without the draw: the new state holds the probability of a switch."""
+    if rule not in ("saturated", "printed"):
+        raise ValueError(f"rule is {rule!r}; it is 'saturated' or 'printed'")
+    count = state.count + 1
+    tau = jnp.minimum(count.astype(jnp.float32), HORIZON / rate)
+    mean = state.mean + (signal - state.mean) / tau
+    variance = state.variance + (jnp.square(signal - mean) - state.variance) / tau
+    flat = variance <= FLAT * jnp.square(mean)
+    z = jnp.where(flat, 0.0, (signal - mean) / jnp.sqrt(jnp.where(flat, 1.0, variance)))
+    if rule == "saturated":
+        # At t = 1 there is no scale yet to compare with.
+        ceiling = state.log_scale - state.log_gain - jnp.log(rate)
+        z = jnp.where(count > 1, jnp.minimum(z, ceiling), z)
+    # scale * (1 - 1/tau) + exp(z) / tau, in logs. The small sum is formed first: added
+    # to log_scale term by term it would drown in float32 when tau is 10^6.
+    change = jnp.logaddexp(jnp.log1p(-1.0 / tau), z - state.log_scale - jnp.log(tau))
+    log_scale = state.log_scale + change
+    log_probability = jnp.log(rate) + state.log_gain + z - log_scale
+    probability = jnp.exp(jnp.minimum(log_probability, 0.0))
+    owed = (rate - probability) / GAIN_HORIZON if rule == "saturated" else 0.0
+    log_gain = state.log_gain + owed
+    return HomeostasisState(count, mean, variance, log_scale, log_gain, probability)

@@ -1,0 +1,189 @@
+"""The meta-controller: which numbers the next episode is played with (section 2.3).
+
+Any variant is a *menu* with three dimensions: how an episode starts, how long it exploits,
+how long it explores. Each dimension has one entry or more; a bandit chooses among them,
+and a dimension with one entry is simply fixed. So one program serves every variant.
+
+    variant                        start     exploit              explore
+    XU-experiment-level-X          1         -                    -
+    XU-episode-level-*             0 1       -                    -
+    XU-intra(10,informed,p*,X)     1         .1 .01 .001 .0001    10
+    XU-intra(*,blind,n*,G)         0         10 100 1000 10000    1 10 100
+
+One meta-controller serves all streams of a run: arms are drawn from the probabilities of
+the moment, episodes are fed back in the order in which they end.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Num
+
+from sidequest.switching import bandits
+from sidequest.switching.controllers import Arm, Ending
+from sidequest.switching.triggers import COIN, COUNTER, INFORMED, NEVER
+from sidequest.switching.variants import PAPER_ARMS, TRIGGERS, Amount, ArmSets, Variant
+from sidequest.types import AnyArray, Key
+
+DIMENSIONS = ("start", "exploit", "explore")
+LENGTHS_KEPT = 100  # a share of an episode's length refers to the median of these
+LENGTHS_NEEDED = 10
+LENGTH_ASSUMED = 1_000.0  # until that many episodes have ended
+
+
+class Menu(NamedTuple):
+    """A variant as numbers; rows of `entries` are start, exploit, explore."""
+
+    entries: Float[AnyArray, "D K"]
+    in_use: Int[AnyArray, "D"]
+    """How many entries of each row there are; the rest is padding."""
+    kinds: Int[AnyArray, "2"]
+    """What ends an exploit and an explore period."""
+    share: Bool[AnyArray, "2"]
+    """Whether the amount is a share of the episode's length."""
+    symmetric: Bool[AnyArray, ""]
+    """The paper's `=`: explore periods end as exploit periods do."""
+    signal: Int[AnyArray, ""]
+
+
+def menu_of(variant: Variant, arms: ArmSets = PAPER_ARMS) -> Menu:
+    """The numbers of a variant, ready for a compiled program."""
+    rows = _rows(variant, arms)
+    width = max(len(values) for values in (*arms, (0, 1)))
+    entries = np.zeros((len(rows), width), np.float32)
+    for row, values in zip(entries, rows, strict=True):
+        row[: len(values)] = values
+    symmetric = variant.explore is not None and variant.explore.unit == "same"
+    exploit, explore = variant.exploit, variant.explore
+    if variant.granularity == "step":
+        kinds = (COIN, COIN)
+    elif variant.granularity == "intra":
+        exploit_kind = INFORMED if variant.informed else _blind_kind(exploit)
+        kinds = (exploit_kind, exploit_kind if symmetric else COUNTER)
+    else:
+        kinds = (NEVER, NEVER)
+    share = [amount is not None and amount.unit == "share" for amount in (exploit, explore)]
+    return Menu(
+        entries=entries,
+        in_use=np.array([len(values) for values in rows], np.int32),
+        kinds=np.array(kinds, np.int32),
+        share=np.array(share),
+        symmetric=np.array(symmetric),
+        signal=np.array(
+            TRIGGERS.index(variant.trigger or "informed") - 1 if variant.informed else 0,
+            np.int32,
+        ),
+    )
+
+
+def _blind_kind(exploit: Amount | None) -> int:
+    return COIN if exploit is not None and exploit.unit == "rate" else COUNTER
+
+
+def _rows(variant: Variant, arms: ArmSets) -> tuple[tuple[float, ...], ...]:
+    """The entries of each dimension; shares as fractions."""
+
+    def fixed(amount: Amount | str | None) -> float:
+        if isinstance(amount, str):
+            return float(amount == "X")
+        if amount is None or amount.value is None:
+            return 0.0
+        return amount.value / 100 if amount.unit == "share" else amount.value
+
+    adapted = variant.bandits(arms)
+    rows = {
+        name: adapted.get(name, (fixed(getattr(variant, name)),)) for name in DIMENSIONS
+    }
+    if variant.granularity == "step":
+        # Independent draws: the chance to explore is the same from either mode.
+        rate = rows["exploit"][0]
+        rows |= {"start": (rate,), "explore": (1.0 - rate,)}
+    return tuple(tuple(map(float, rows[name])) for name in DIMENSIONS)
+
+
+class MetaState(NamedTuple):
+    menu: Menu
+    bandit: Any
+    lengths: Float[Array, "N"]
+    """Of the most recent episodes, newest last; NaN where there was none yet."""
+
+
+class Offer(NamedTuple):
+    """All that is needed to draw arms: what an actor takes along for a while."""
+
+    menu: Menu
+    probabilities: Float[Array, "D K"]
+    length: Float[Array, ""]
+    """The length that a share of an episode refers to."""
+
+
+class MetaController(NamedTuple):
+    init: Callable[[Menu], MetaState]
+    offer: Callable[[MetaState], Offer]
+    update: Callable[..., MetaState]
+    """(state, choices [D], episode return, length) -> state."""
+
+
+def make_metacontroller(
+    bandit: Callable[[int], bandits.Bandit] = bandits.proportional,
+    arms: ArmSets = PAPER_ARMS,
+) -> MetaController:
+    """`bandit` makes a bandit from a number of arms; each dimension gets its own."""
+    width = max(len(values) for values in (*arms, (0, 1)))
+    choosing = bandits.factored(bandit(width), len(DIMENSIONS))
+
+    def init(menu: Menu) -> MetaState:
+        menu = jax.tree.map(jnp.asarray, menu)
+        lengths = jnp.full(LENGTHS_KEPT, jnp.nan)
+        return MetaState(menu, choosing.init(menu.in_use), lengths)
+
+    def offer(state: MetaState) -> Offer:
+        known = jnp.sum(~jnp.isnan(state.lengths))
+        median = jnp.nanmedian(state.lengths)
+        length = jnp.where(known >= LENGTHS_NEEDED, median, LENGTH_ASSUMED)
+        return Offer(state.menu, choosing.probabilities(state.bandit), length)
+
+    def update(
+        state: MetaState,
+        choices: Int[Array, "D"],
+        episode_return: Float[Array, ""],
+        length: Num[Array, ""],
+    ) -> MetaState:
+        return MetaState(
+            menu=state.menu,
+            bandit=choosing.update(state.bandit, choices, episode_return),
+            lengths=jnp.append(state.lengths[1:], jnp.asarray(length, jnp.float32)),
+        )
+
+    return MetaController(init, offer, update)
+
+
+def draw(key: Key, offer: Offer) -> tuple[Int[Array, "D"], Arm]:
+    """Chooses an entry of each dimension: the arm of one episode of one stream."""
+    keys = jax.random.split(key, len(DIMENSIONS))
+    choices = jax.vmap(bandits.draw)(keys, offer.probabilities)
+    return choices, arm_of(choices, offer)
+
+
+def arm_of(choices: Int[Array, "D"], offer: Offer) -> Arm:
+    """The numbers that these choices stand for.
+
+    A share f of the length L means max(1, round(f L)) steps. Symmetric switching gives
+    explore periods the exploit amount.
+    """
+    menu = offer.menu
+    chosen = jnp.arange(menu.entries.shape[1]) == choices[:, None]
+    start, exploit, explore = jnp.sum(jnp.where(chosen, menu.entries, 0.0), axis=1)
+    amounts = jnp.stack([exploit, jnp.where(menu.symmetric, exploit, explore)])
+    shares = jnp.stack([menu.share[0], jnp.where(menu.symmetric, *menu.share)])
+    steps = jnp.maximum(1.0, jnp.round(amounts * offer.length))
+    amounts = jnp.where(shares, steps, amounts)
+    return Arm(
+        start=start,
+        exploit=Ending(menu.kinds[0], amounts[0]),
+        explore=Ending(menu.kinds[1], amounts[1]),
+        signal=menu.signal,
+    )

@@ -1,0 +1,322 @@
+"""The paper's names of variants, both ways: `"XU-intra(100,informed,p*,X)"` <-> `Variant`.
+
+    variant   =  mode "-" ( "experiment-level-" ("G" | "X")
+                          | "episode-level-" ("*" | probability)
+                          | "step-level-" probability
+                          | "intra(" n_X "," trigger "," n_G "," start ")" )
+    mode      =  "XU" | "XI" | "XS" | "Xγ"                 Xγ may be typed XD
+    n_X       =  steps | share "%" | "*" | "="             "=": symmetric with n_G
+    trigger   =  "blind" | "informed" | "informed:mismatch" | "informed:variance"
+    n_G       =  steps | share "%" | probability | "n*" | "p*"      after "blind"
+              |  target rate | "p*"                                 after "informed"
+    start     =  "G" | "X"
+
+Sections 2 and 3.1 of the paper define what the names mean. This file needs no JAX.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, NoReturn
+
+STEPS_ALLOWED = (1, 10_000_000)  # a count above 2^24 is not exact in float32
+RATE_ALLOWED = (1e-9, 1.0)
+EXAMPLE = "XU-intra(10,informed,p*,X)"
+
+MODES = {
+    "xu": "XU",
+    "xi": "XI",
+    "xs": "XS",
+    "xγ": "Xγ",
+    "xd": "Xγ",
+}
+TRIGGERS = ("blind", "informed", "informed:mismatch", "informed:variance")
+
+
+class VariantError(ValueError):
+    """A text that names no variant; the message points at the fault."""
+
+
+class Amount(NamedTuple):
+    """How long a period lasts, or how likely it is to end at a step."""
+
+    unit: Literal["steps", "share", "rate", "same"]
+    """`share` is in per cent of the episode's length; `same` is the paper's `=`."""
+    value: float | None = None
+    """None: a bandit chooses it at the start of each episode."""
+
+    @property
+    def adaptive(self) -> bool:
+        return self.value is None and self.unit != "same"
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return {"steps": "n*", "rate": "p*", "same": "="}[self.unit]
+        if self.unit == "steps":
+            return str(int(self.value))
+        if self.unit == "share":
+            return repr(self.value).removesuffix(".0") + "%"
+        return repr(self.value)
+
+
+class ArmSets(NamedTuple):
+    """What the bandits choose between; the defaults are the paper's (section 3.1)."""
+
+    explore_steps: tuple[int, ...] = (1, 10, 100)
+    exploit_steps: tuple[int, ...] = (10, 100, 1_000, 10_000)
+    rates: tuple[float, ...] = (0.1, 0.01, 0.001, 0.0001)
+
+
+PAPER_ARMS = ArmSets()
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to decide when to explore. Made by `parse`; `str` gives its name."""
+
+    mode: str
+    """What exploring does: XU uniform, XI intrinsic reward, XS softer epsilons,
+    Xγ a shorter discount."""
+    granularity: Literal["experiment", "episode", "step", "intra"]
+    explore: Amount | None = None
+    """n_X, how an explore period ends (intra only)."""
+    trigger: str | None = None
+    """What ends an exploit period: one of `TRIGGERS`."""
+    exploit: Amount | None = None
+    """n_G, when the trigger ends an exploit period; for step-level the probability
+    that a step explores."""
+    start: str | Amount = "G"
+    """The mode of an episode's first step, or the probability that it is explore."""
+
+    def __str__(self) -> str:
+        match self.granularity:
+            case "experiment":
+                return f"{self.mode}-experiment-level-{self.start}"
+            case "episode":
+                start = self.start
+                adaptive = isinstance(start, Amount) and start.adaptive
+                return f"{self.mode}-episode-level-{'*' if adaptive else start}"
+            case "step":
+                return f"{self.mode}-step-level-{self.exploit}"
+        explore = str(self.explore).replace("n*", "*")
+        return f"{self.mode}-intra({explore},{self.trigger},{self.exploit},{self.start})"
+
+    @property
+    def informed(self) -> bool:
+        return self.trigger is not None and self.trigger.startswith("informed")
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The heads of the Q-network that acting by this variant needs."""
+        heads = ["extrinsic"]
+        if self.mode == "XI":
+            heads.append("intrinsic")
+        if self.mode == "Xγ":
+            heads.append("short")
+        if self.trigger in ("informed:mismatch", "informed:variance"):
+            heads.append("twin")
+        return tuple(heads)
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """The fields of `Signals` that the trigger reads."""
+        return {
+            "informed": ("reward", "discount", "value"),
+            "informed:mismatch": ("action_mismatch",),
+            "informed:variance": ("value_variance",),
+        }.get(self.trigger or "", ())
+
+    def bandits(self, arms: ArmSets = PAPER_ARMS) -> dict[str, tuple[float, ...]]:
+        """The adapted dimensions by name, each with its arms; empty if all is fixed.
+
+        `start` chooses the mode of whole episodes: 0 exploits, 1 explores.
+        """
+        bandits: dict[str, tuple[float, ...]] = {}
+        if isinstance(self.start, Amount) and self.start.adaptive:
+            bandits["start"] = (0.0, 1.0)
+        if self.explore and self.explore.adaptive:
+            bandits["explore"] = arms.explore_steps
+        if self.exploit and self.exploit.adaptive:
+            steps = self.exploit.unit == "steps"
+            bandits["exploit"] = arms.exploit_steps if steps else arms.rates
+        return bandits
+
+    def as_dict(self, arms: ArmSets = PAPER_ARMS) -> dict:
+        """The structure for other programs; amounts are written as in the name."""
+
+        def token(amount: Amount | str | None) -> str | None:
+            return None if amount is None else str(amount)
+
+        explore = token(self.explore)
+        start = token(self.start)
+        return {
+            "name": str(self),
+            "mode": self.mode,
+            "granularity": self.granularity,
+            "explore": "*" if explore == "n*" else explore,
+            "trigger": self.trigger,
+            "exploit": token(self.exploit),
+            "start": "*" if start == "p*" else start,
+            "heads": list(self.heads),
+            "signals": list(self.signals),
+            "bandits": [
+                {"name": name, "arms": list(values)}
+                for name, values in self.bandits(arms).items()
+            ],
+        }
+
+
+def parse(text: str | Variant) -> Variant:
+    """Reads a variant's name; white space and the case of letters do not matter.
+
+    Raises:
+      VariantError: showing the text with a caret under the fault.
+    """
+    return text if isinstance(text, Variant) else _Reader(text).variant()
+
+
+class _Reader:
+    """Walks over the text once; `place` is where the next token starts."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.place = 0
+
+    def variant(self) -> Variant:
+        mode = MODES[self.word(*MODES, wanted="an explore mode: XU, XI, XS or Xγ (XD)")]
+        self.word("-", wanted="a hyphen between the explore mode and the granularity")
+        level = self.word(
+            *("experiment", "episode", "step", "intra"),
+            wanted="experiment-level-…, episode-level-…, step-level-… or intra(…)",
+        )
+        if level == "intra":
+            variant = self.intra(mode)
+        else:
+            for token in ("-", "level", "-"):
+                self.word(token, wanted=f"{level}-level-…")
+            variant = getattr(self, level)(mode)
+        self.skip_space()
+        if self.place < len(self.text):
+            self.fail("nothing more: the name is complete here", str(variant))
+        return variant
+
+    def experiment(self, mode: str) -> Variant:
+        example = f"{mode}-experiment-level-X"
+        start = self.word("g", "x", wanted="G or X", example=example).upper()
+        return Variant(mode, "experiment", start=start)
+
+    def episode(self, mode: str) -> Variant:
+        example = f"{mode}-episode-level-*"
+        wanted = "* (a bandit) or a probability such as 0.3"
+        if self.sees("*"):
+            self.word("*")
+            return Variant(mode, "episode", start=Amount("rate"))
+        return Variant(mode, "episode", start=self.amount(("rate",), wanted, example))
+
+    def step(self, mode: str) -> Variant:
+        example = f"{mode}-step-level-0.01"
+        rate = self.amount(("rate",), "a probability such as 0.01", example)
+        return Variant(mode, "step", trigger="blind", exploit=rate)
+
+    def intra(self, mode: str) -> Variant:
+        example = f"{mode}-intra(10,informed,p*,X)"
+        self.word("(", wanted="an opening bracket", example=example)
+        explore = self.explore_amount(example)
+        self.word(",", wanted="a comma after n_X", example=example)
+        trigger = self.trigger(example)
+        self.word(",", wanted="a comma after the trigger", example=example)
+        exploit = self.exploit_amount(trigger, mode)
+        self.word(",", wanted="a comma and the starting mode", example=example)
+        start = self.word("g", "x", wanted="G or X, the starting mode", example=example)
+        self.word(")", wanted="a closing bracket", example=example)
+        return Variant(mode, "intra", explore, trigger, exploit, start.upper())
+
+    def explore_amount(self, example: str) -> Amount:
+        if self.sees("*", "="):
+            adaptive = self.word("*", "=") == "*"
+            return Amount("steps") if adaptive else Amount("same")
+        wanted = "n_X: a number of steps, a share such as 5%, * (a bandit) or ="
+        return self.amount(("steps", "share"), wanted, example)
+
+    def trigger(self, example: str) -> str:
+        wanted = "a trigger: blind, informed, informed:mismatch or informed:variance"
+        trigger = self.word("blind", "informed", wanted=wanted, example=example)
+        if trigger == "informed" and self.sees(":"):
+            self.word(":")
+            kind = self.word("mismatch", "variance", wanted=wanted, example=example)
+            trigger = f"informed:{kind}"
+        return trigger
+
+    def exploit_amount(self, trigger: str, mode: str) -> Amount:
+        example = f"{mode}-intra(10,{trigger},p*,X)"
+        if trigger == "blind":
+            units: tuple[str, ...] = ("steps", "share", "rate")
+            wanted = "n_G: steps, a share such as 5%, a probability, n* or p*"
+        else:
+            units = ("rate",)
+            wanted = "a target rate such as 0.01, or p*; informed triggers count no steps"
+        if self.sees("p*"):
+            self.word("p*")
+            return Amount("rate")
+        if self.sees("n*") and trigger == "blind":
+            self.word("n*")
+            return Amount("steps")
+        return self.amount(units, wanted, example)
+
+    def amount(self, units: tuple[str, ...], wanted: str, example: str) -> Amount:
+        """A number whose form gives its unit: `10` steps, `5%` share, `0.1` rate."""
+        self.skip_space()
+        number = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+        match = number.match(self.text, self.place)
+        if match is None or len(match.group()) > 30:
+            self.fail(wanted, example)
+        text, after = match.group(), match.end()
+        percent = re.compile(r"\s*%").match(self.text, after)
+        if percent:
+            amount = Amount("share", float(text))
+            low, high, noun = 1e-6, 100.0, "a share of the episode above 0% and up to 100%"
+        elif text.isdigit():
+            amount = Amount("steps", float(text))
+            low, high, noun = *STEPS_ALLOWED, "a period of 1 to 10000000 steps"
+        else:
+            amount = Amount("rate", float(text))
+            low, high, noun = *RATE_ALLOWED, "a probability above 0 and up to 1.0"
+        if amount.unit not in units:
+            self.fail(wanted, example)
+        if not low <= float(text) <= high:
+            self.fail(noun, example)
+        self.place = percent.end() if percent else after
+        return amount
+
+    def skip_space(self) -> None:
+        while self.place < len(self.text) and self.text[self.place].isspace():
+            self.place += 1
+
+    def find(self, options: tuple[str, ...]) -> str | None:
+        self.skip_space()
+        for option in options:
+            if self.text[self.place : self.place + len(option)].lower() == option:
+                return option
+        return None
+
+    def sees(self, *options: str) -> bool:
+        return self.find(options) is not None
+
+    def word(self, *options: str, wanted: str = "", example: str = EXAMPLE) -> str:
+        """Takes the first of the options that stands here, or fails."""
+        option = self.find(options)
+        if option is None:
+            self.fail(wanted, example)
+        self.place += len(option)
+        return option
+
+    def fail(self, wanted: str, example: str) -> NoReturn:
+        shown = "".join(c if c.isprintable() else "·" for c in self.text)
+        before = shown[: self.place]
+        columns = len(before) + sum(unicodedata.east_asian_width(c) in "WF" for c in before)
+        raise VariantError(
+            f"no variant has this name:\n    {shown}\n    {' ' * columns}^\n"
+            f"Allowed here: {wanted}.\nA valid name: {example}"
+        )
