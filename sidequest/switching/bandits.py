@@ -87,7 +87,7 @@ def proportional(
         shifted = state.fitness - state.fitness[-1]
         mean = jnp.sum(shifted, where=recent) / jnp.maximum(jnp.sum(recent), 1)
         success = jnp.where(shifted == mean, tie, (shifted > mean).astype(jnp.float32))
-        played = recent & (state.arms == jnp.arange(arms)[:, None])
+        played = recent[None] & (state.arms[None] == jnp.arange(arms)[:, None])
         plays = jnp.sum(played, axis=1, dtype=jnp.float32)
         successes = jnp.sum(jnp.where(played, success, 0.0), axis=1)
         mu = jnp.where(
@@ -165,7 +165,7 @@ def ucb(arms: int, window: int = 160, epsilon: float = 0.5, bonus: float = 1.0) 
         return proportional(arms, window).init(in_use)
 
     def probabilities(state: WindowState) -> Float[Array, "K"]:
-        played = state.arms == jnp.arange(arms)[:, None]
+        played = state.arms[None] == jnp.arange(arms)[:, None]
         plays = jnp.sum(played, axis=1, dtype=jnp.float32)
         mean = jnp.sum(jnp.where(played, state.fitness, 0.0), axis=1) / plays
         index = jnp.where(plays > 0, mean + bonus * jnp.sqrt(1.0 / plays), jnp.inf)

@@ -152,8 +152,7 @@ def listen(
         source.step(signals, memory)
         for source, memory in zip(sources, state.memories, strict=True)
     ]
-    chosen = jnp.arange(len(heard)) == state.arm.signal
-    values = jnp.stack([x for x, _, _ in heard])
-    ready = jnp.stack([is_ready for _, is_ready, _ in heard])
-    x = jnp.sum(jnp.where(chosen, values, 0.0))
-    return x, jnp.any(chosen & ready), tuple(memory for _, _, memory in heard)
+    values, readiness, memories = zip(*heard, strict=True)
+    chosen = [state.arm.signal == index for index in range(len(heard))]
+    x = jnp.select(chosen, values, 0.0)
+    return x, jnp.select(chosen, readiness, False), memories

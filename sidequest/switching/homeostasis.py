@@ -32,7 +32,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from sidequest.types import Key
 
@@ -51,8 +51,8 @@ class HomeostasisState(NamedTuple):
     variance: Float[Array, ""]
     log_scale: Float[Array, ""]
     """Log of the average of x+."""
-    log_gain: Float[Array, ""]
-    """What the saturated rule has to make good; the printed rule leaves it at 0."""
+    gain: Float[Array, ""]
+    """What the saturated rule has to make good; the printed rule leaves it at 1."""
     probability: Float[Array, ""]
     """What the last decision was drawn with."""
 
@@ -63,15 +63,15 @@ def init() -> HomeostasisState:
         mean=jnp.zeros(()),
         variance=jnp.ones(()),
         log_scale=jnp.zeros(()),
-        log_gain=jnp.zeros(()),
+        gain=jnp.ones(()),
         probability=jnp.zeros(()),
     )
 
 
 def step(
     key: Key,
-    signal: Float[Array, ""],
-    rate: Float[Array, ""],
+    signal: Float[ArrayLike, ""],
+    rate: Float[ArrayLike, ""],
     state: HomeostasisState,
     rule: Rule = "saturated",
 ) -> tuple[Bool[Array, ""], HomeostasisState]:
@@ -87,24 +87,42 @@ def observe(
     rule: Rule = "saturated",
 ) -> HomeostasisState:
     """`step` without the draw: the new state holds the probability of a switch."""
-    if rule not in ("saturated", "printed"):
-        raise ValueError(f"rule is {rule!r}; it is 'saturated' or 'printed'")
     count = state.count + 1
     tau = jnp.minimum(count.astype(jnp.float32), HORIZON / rate)
     mean = state.mean + (signal - state.mean) / tau
     variance = state.variance + (jnp.square(signal - mean) - state.variance) / tau
     flat = variance <= FLAT * jnp.square(mean)
     z = jnp.where(flat, 0.0, (signal - mean) / jnp.sqrt(jnp.where(flat, 1.0, variance)))
-    if rule == "saturated":
-        # At t = 1 there is no scale yet to compare with.
-        ceiling = state.log_scale - state.log_gain - jnp.log(rate)
-        z = jnp.where(count > 1, jnp.minimum(z, ceiling), z)
-    # scale * (1 - 1/tau) + exp(z) / tau, in logs. The small sum is formed first: added
-    # to log_scale term by term it would drown in float32 when tau is 10^6.
-    change = jnp.logaddexp(jnp.log1p(-1.0 / tau), z - state.log_scale - jnp.log(tau))
-    log_scale = state.log_scale + change
-    log_probability = jnp.log(rate) + state.log_gain + z - log_scale
-    probability = jnp.exp(jnp.minimum(log_probability, 0.0))
-    owed = (rate - probability) / GAIN_HORIZON if rule == "saturated" else 0.0
-    log_gain = state.log_gain + owed
-    return HomeostasisState(count, mean, variance, log_scale, log_gain, probability)
+    decide = {"saturated": _saturated, "printed": _printed}.get(rule)
+    if decide is None:
+        raise ValueError(f"rule is {rule!r}; it is 'saturated' or 'printed'")
+    change, probability, gain = decide(z - state.log_scale, rate, tau, count, state.gain)
+    return HomeostasisState(
+        count=count,
+        mean=mean,
+        variance=variance,
+        # `change` is formed apart: added term by term to log_scale, its small parts
+        # would drown in float32 when tau is 10^6.
+        log_scale=state.log_scale + change,
+        gain=gain,
+        probability=probability,
+    )
+
+
+def _printed(excess, rate, tau, count, gain):
+    """`excess` is log(x+ / scale). In logs throughout: exp(excess) may overflow."""
+    del count
+    change = jnp.logaddexp(jnp.log1p(-1.0 / tau), excess - jnp.log(tau))
+    log_probability = jnp.log(rate) + excess - change
+    return change, jnp.exp(jnp.minimum(log_probability, 0.0)), gain
+
+
+def _saturated(excess, rate, tau, count, gain):
+    """The cap bounds x+ / scale by 1 / (rate gain), so that plain numbers will do."""
+    ratio = jnp.exp(excess)
+    # At t = 1 there is no scale yet to compare with.
+    ratio = jnp.where(count > 1, jnp.minimum(ratio, 1.0 / (rate * gain)), ratio)
+    growth = (ratio - 1.0) / tau
+    probability = jnp.minimum(1.0, rate * gain * ratio / (1.0 + growth))
+    gain = gain * jnp.exp((rate - probability) / GAIN_HORIZON)
+    return jnp.log1p(growth), probability, gain

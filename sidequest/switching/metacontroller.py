@@ -175,7 +175,7 @@ def arm_of(choices: Int[Array, "D"], offer: Offer) -> Arm:
     explore periods the exploit amount.
     """
     menu = offer.menu
-    chosen = jnp.arange(menu.entries.shape[1]) == choices[:, None]
+    chosen = jnp.arange(menu.entries.shape[1])[None] == choices[:, None]
     start, exploit, explore = jnp.sum(jnp.where(chosen, menu.entries, 0.0), axis=1)
     amounts = jnp.stack([exploit, jnp.where(menu.symmetric, exploit, explore)])
     shares = jnp.stack([menu.share[0], jnp.where(menu.symmetric, *menu.share)])

@@ -170,7 +170,7 @@ def tally(
     values = jnp.stack(
         [stats.p, stats.median, stats.relative_median, rates, state.returns, lengths]
     )
-    known = counted & ~jnp.isnan(values)
+    known = counted[None] & ~jnp.isnan(values)
     sums = state.sums + jnp.sum(jnp.where(known, values, 0.0), axis=1)
     return sums, state.counts + jnp.sum(known, axis=1, dtype=jnp.float32)
 

@@ -1,0 +1,46 @@
+# Two commands do everything, from nothing but Python 3.11+, make and a package index:
+#   make study   the main job
+#   make test    all checks that need no GPU
+# Both make their own virtual environment in .venv, with uv if it is there and pip if not.
+
+VENV   ?= .venv
+PYTHON ?= python3
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: study test lint slow clean
+
+study: $(READY)
+	@echo "==> What the paper's headline variant does"
+	$(BIN)/sidequest explain "XU-intra(10,informed,p*,X)"
+
+test: lint
+	@echo "==> Tests (the slow ones are left out: make slow)"
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4
+
+lint: $(READY)
+	@echo "==> Style and types"
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+
+slow: $(READY)
+	$(BIN)/python -m pytest -q -m slow
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else \
+	  "sidequest needs Python 3.11 or newer; set PYTHON=... (this is " + sys.version.split()[0] + ")")'
+	@if command -v uv >/dev/null; then \
+	  echo "==> Installing into $(VENV) with uv"; \
+	  uv venv -q --allow-existing --python $(PYTHON) $(VENV) && \
+	  uv pip install -q --python $(BIN)/python -e . --group dev; \
+	else \
+	  echo "==> Installing into $(VENV) with pip (a few minutes)"; \
+	  $(PYTHON) -m venv $(VENV) && \
+	  $(BIN)/python -m pip install -q --upgrade pip && \
+	  $(BIN)/python -m pip install -q -e . --group dev; \
+	fi
+	@touch $(READY)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

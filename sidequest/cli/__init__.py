@@ -1,0 +1,70 @@
+"""The command `sidequest`. One module a subcommand; each loads what it needs when it runs.
+
+A subcommand is a function: its arguments are the options, its docstring is the help, and
+what it returns, if anything, is the exit code. Faults in what the user typed go to
+standard error as one message and exit with 2.
+"""
+
+import sys
+from importlib import import_module
+
+COMMANDS = {
+    "explain": "says in plain English what a variant does, and shows it",
+    "figures": "draws figures",
+    "bench": "measures speed",
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point of the console script."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    import tyro
+
+    name = arguments[0] if arguments else "--help"
+    if name in ("-h", "--help"):
+        print(overview())
+        return
+    if name == "--version":
+        import sidequest
+
+        print(sidequest.__version__)
+        return
+    if name not in COMMANDS:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, COMMANDS, 1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        fail(f"no command {name!r}.{hint} There are: {', '.join(COMMANDS)}")
+    command = getattr(import_module(f"sidequest.cli.{name}"), name)
+    try:
+        code = tyro.cli(command, args=arguments[1:], prog=f"sidequest {name}")
+    except ValueError as error:
+        if getattr(type(error), "is_users_fault", False) or isinstance(error, Refusal):
+            fail(str(error))
+        raise
+    sys.exit(code)
+
+
+class Refusal(ValueError):
+    """What the user asked for cannot be; the message says why and what can."""
+
+
+def fail(message: str) -> None:
+    print(message, file=sys.stderr)
+    sys.exit(2)
+
+
+def overview() -> str:
+    width = max(map(len, COMMANDS)) + 2
+    rows = [f"  {name:<{width}}{text}" for name, text in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: sidequest COMMAND …",
+            "",
+            "When should an agent explore? Mode-switching exploration, in JAX.",
+            "",
+            *rows,
+            "",
+            "sidequest COMMAND --help says more about each.",
+        ]
+    )

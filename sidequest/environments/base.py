@@ -1,0 +1,148 @@
+"""What an environment is: compiled ones as pure functions, hosted ones as groups.
+
+Both kinds speak the stream convention of `sidequest.types`: an episode that ends is
+followed by the first observation of the next one in the very same step.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int, Int32, Num, PyTree, Shaped
+
+from sidequest.types import Key, Timestep
+
+State: TypeAlias = PyTree
+"""An environment's own state."""
+
+
+class EnvironmentSpec(NamedTuple):
+    """What a network and a runtime must know about a game before it is played."""
+
+    name: str
+    observation_shape: tuple[int, ...]
+    observation_dtype: np.dtype
+    num_actions: int
+    maximum: float = 1.0
+    """About the greatest observation value; the network divides by it."""
+    categories: tuple[int, ...] | None = None
+    """If given, the last axis of an observation holds one category index for each of
+    these counts, below that count, and the network turns them into one-hot vectors."""
+    frames_per_step: int = 1
+    """Frames that one agent step costs in budgets and curves."""
+    max_steps: int | None = None
+    """Agent steps after which an episode is truncated."""
+
+
+class CompiledEnvironment(NamedTuple):
+    """One stream of a game as pure functions; `vmap` makes the batch."""
+
+    reset: Callable[[Key], tuple[State, Timestep]]
+    step: Callable[[Key, State, Int[Array, ""]], tuple[State, Timestep]]
+    """Never ends: what follows an episode's last action is a new episode's start."""
+    spec: EnvironmentSpec
+
+
+class HostedEnvironment(Protocol):
+    """A group of B emulators on the host that work while the caller does other things.
+
+    The emulators are started when the object is made, so the first call is `recv`:
+
+        recv  s0 [B]
+        send  a0 [B]     the emulators work; visit other groups meanwhile
+        recv  s1 [B]     ...
+    """
+
+    spec: EnvironmentSpec
+
+    def send(self, actions: Int32[np.ndarray, "B"]) -> None:
+        """Hands over one action for each stream and returns at once."""
+        ...
+
+    def recv(self) -> Timestep:
+        """Waits for the timestep [B] that follows the last `send`, as NumPy arrays."""
+        ...
+
+    def close(self) -> None:
+        """Ends the emulators."""
+        ...
+
+
+class HostedGame(NamedTuple):
+    """A game that runs on the host, before its emulators are started."""
+
+    build: Callable[..., Sequence[HostedEnvironment]]
+    """build(groups=, streams=, seed=, ...) starts that many groups of emulators."""
+    spec: EnvironmentSpec
+
+
+def auto_reset(
+    reset: Callable[[Key], tuple[State, Num[Array, "..."]]],
+    step: Callable[[Key, State, Int[Array, ""]], tuple[Any, ...]],
+    spec: EnvironmentSpec,
+) -> CompiledEnvironment:
+    """Makes an endless stream out of a game that is played one episode at a time.
+
+    An episode of three steps, then the next (primes):
+
+        t               0      1      2      3      4
+        action          a0     a1     a2     a0'    ...
+        observation     s0     s1     s2     s0'    s1'
+        reward          0      r1     r2     r3     r1'
+        is_first        1      0      0      1      0
+        terminated      0      0      0      1      0     or truncated
+
+    The observation after a2 is never shown: nobody acts on it.
+
+    Args:
+        reset: key -> (state, observation).
+        step: (key, state, action) -> (state, observation, reward, terminated,
+            truncated). If an episode ends both ways at once, it counts as terminated.
+        spec: Observations are cast to its dtype and must have its shape.
+    """
+
+    def start(key: Key) -> tuple[State, Num[Array, "..."]]:
+        state, observation = reset(key)
+        return jax.tree.map(_settle, state), _observe(observation, spec)
+
+    def first(key: Key) -> tuple[State, Timestep]:
+        state, observation = start(key)
+        no = jnp.zeros((), bool)
+        return state, Timestep(observation, jnp.zeros(()), no, no, ~no)
+
+    def following(key: Key, state: State, action: Int[Array, ""]) -> tuple[State, Timestep]:
+        step_key, reset_key = jax.random.split(key)
+        state, observation, reward, terminated, truncated = step(
+            step_key, state, jnp.asarray(action, jnp.int32)
+        )
+        terminated, truncated = jnp.asarray(terminated), jnp.asarray(truncated)
+        ended = terminated | truncated
+        played = jax.tree.map(_settle, state), _observe(observation, spec)
+        state, observation = _select(ended, start(reset_key), played)
+        reward = jnp.asarray(reward).astype(jnp.float32)
+        timestep = Timestep(observation, reward, terminated, truncated & ~terminated, ended)
+        return state, timestep
+
+    return CompiledEnvironment(first, following, spec)
+
+
+def _settle(x: Any) -> Shaped[Array, "..."]:
+    """Fixes a leaf's type: games start from Python's 0, which a scan cannot carry."""
+    x = jnp.asarray(x)
+    return jax.lax.convert_element_type(x, x.dtype)
+
+
+def _observe(observation: Any, spec: EnvironmentSpec) -> Num[Array, "..."]:
+    observation = jnp.asarray(observation)
+    if observation.shape != spec.observation_shape:
+        raise ValueError(
+            f"{spec.name} shows observations of shape {observation.shape}, "
+            f"its spec says {spec.observation_shape}."
+        )
+    return observation.astype(spec.observation_dtype)
+
+
+def _select(condition: Bool[Array, ""], on_true: Any, on_false: Any) -> Any:
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), on_true, on_false)

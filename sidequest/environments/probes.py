@@ -1,0 +1,200 @@
+"""Tasks so small that the right action values are known, to test a learner with.
+
+Every probe has two actions, and episodes of a fixed length that may start with a coin:
+a hidden cue, -1 or +1. What is shown and what is paid follow from cue, step and action.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from sidequest.environments.base import (
+    CompiledEnvironment,
+    EnvironmentSpec,
+    auto_reset,
+)
+from sidequest.types import Key
+
+
+class ProbeState(NamedTuple):
+    """Where one episode of a probe is."""
+
+    cue: Float[Array, ""]
+    step: Int[Array, ""]
+
+
+class KnownEpisode(NamedTuple):
+    """One whole episode, and the right action values for who saw it up to each step."""
+
+    observations: Float[np.ndarray, "T N"]
+    actions: Int[np.ndarray, "T"]
+    rewards: Float[np.ndarray, "T"]
+    """As in a stream: each arrives with the observation it led to; the first is 0."""
+    q_values: Float[np.ndarray, "T A"]
+
+
+class Probe(NamedTuple):
+    """A task with its answer."""
+
+    environment: CompiledEnvironment
+    answer: Callable[[float], list[KnownEpisode]]
+    """discount -> an episode for each cue, played well."""
+
+
+class _Rules(NamedTuple):
+    """What a probe does at a step. `q_values` gives the two right values there."""
+
+    length: int
+    observe: Callable[[Any, Any], list[Any]]  # cue, step
+    reward: Callable[[Any, Any, Any], Any]  # cue, step, action
+    q_values: Callable[[float, int, float], list[float]]  # cue, step, discount
+    truncates: bool = False
+
+
+def constant() -> Probe:
+    """Episodes of one step that pay 1. The value is 1."""
+    rules = _Rules(
+        length=1,
+        observe=lambda cue, step: [1.0],
+        reward=lambda cue, step, action: 1.0,
+        q_values=lambda cue, step, discount: [1.0, 1.0],
+    )
+    return _make("probe:constant", rules)
+
+
+def by_observation() -> Probe:
+    """Episodes of one step that pay what they show. The value is the observation."""
+    rules = _Rules(
+        length=1,
+        observe=lambda cue, step: [cue],
+        reward=lambda cue, step, action: cue,
+        q_values=lambda cue, step, discount: [cue, cue],
+    )
+    return _make("probe:by_observation", rules)
+
+
+def by_action() -> Probe:
+    """Episodes of one step; action 1 pays 1, action 0 pays -1."""
+    rules = _Rules(
+        length=1,
+        observe=lambda cue, step: [1.0],
+        reward=lambda cue, step, action: 2.0 * action - 1.0,
+        q_values=lambda cue, step, discount: [-1.0, 1.0],
+    )
+    return _make("probe:by_action", rules)
+
+
+def two_step() -> Probe:
+    """The second of two steps pays 1. The values are the discount, then 1."""
+    rules = _Rules(
+        length=2,
+        observe=lambda cue, step: [1.0 * (step == 0), 1.0 * (step == 1)],
+        reward=lambda cue, step, action: 1.0 * (step == 1),
+        q_values=lambda cue, step, discount: 2 * [discount ** (1 - step)],
+    )
+    return _make("probe:two_step", rules)
+
+
+def memory(n: int) -> Probe:
+    """A cue is shown once; n steps later the action must match it, for 1 or else -1.
+
+        t             0     1    ...   n
+        observation   cue   0          0      beside it a 1 at step n: act now
+        reward for a  0     0          +-1
+
+    Who cannot remember the cue earns 0 on average, whatever they do.
+    """
+    if n < 1:
+        raise ValueError(f"A cue must be remembered for 1 step or more, not {n}.")
+
+    def q_values(cue: float, step: int, discount: float) -> list[float]:
+        return [-cue, cue] if step == n else 2 * [discount ** (n - step)]
+
+    rules = _Rules(
+        length=n + 1,
+        observe=lambda cue, step: [cue * (step == 0), 1.0 * (step == n)],
+        reward=lambda cue, step, action: cue * (2.0 * action - 1.0) * (step == n),
+        q_values=q_values,
+    )
+    return _make(f"probe:memory_{n}", rules)
+
+
+def time_limit() -> Probe:
+    """Every step pays the cue that is always shown; a time limit cuts in after 5 steps.
+
+    The value is cue / (1 - discount), as if the limit were not there. A learner that
+    takes the cut for an end finds less. One that takes the next episode's start for
+    what came next finds less too, because that has a cue of its own.
+    """
+    rules = _Rules(
+        length=5,
+        observe=lambda cue, step: [cue],
+        reward=lambda cue, step, action: cue,
+        q_values=lambda cue, step, discount: 2 * [cue / (1.0 - discount)],
+        truncates=True,
+    )
+    return _make("probe:time_limit", rules)
+
+
+PROBES = {
+    "probe:constant": constant,
+    "probe:by_observation": by_observation,
+    "probe:by_action": by_action,
+    "probe:two_step": two_step,
+    **{f"probe:memory_{n}": lambda n=n: memory(n) for n in (1, 2, 5, 10)},
+    "probe:time_limit": time_limit,
+}
+
+
+def _make(name: str, rules: _Rules) -> Probe:
+    spec = EnvironmentSpec(
+        name=name,
+        observation_shape=(len(rules.observe(1.0, 0)),),
+        observation_dtype=np.dtype(np.float32),
+        num_actions=2,
+        max_steps=rules.length,
+    )
+
+    def reset(key: Key) -> tuple[ProbeState, Float[Array, "N"]]:
+        cue = jnp.where(jax.random.bernoulli(key), 1.0, -1.0)
+        state = ProbeState(cue, jnp.zeros((), jnp.int32))
+        return state, jnp.stack(_floats(rules.observe(cue, state.step)))
+
+    def step(key: Key, state: ProbeState, action: Int[Array, ""]) -> tuple[Any, ...]:
+        del key
+        reward = rules.reward(state.cue, state.step, action)
+        state = state._replace(step=state.step + 1)
+        ended = state.step == rules.length
+        observation = jnp.stack(_floats(rules.observe(state.cue, state.step)))
+        never = jnp.zeros((), bool)
+        terminated, truncated = (never, ended) if rules.truncates else (ended, never)
+        return state, observation, reward, terminated, truncated
+
+    environment = auto_reset(reset, step, spec)
+    return Probe(environment, lambda discount: _episodes(rules, discount))
+
+
+def _floats(numbers: list[Any]) -> list[Float[Array, ""]]:
+    return [jnp.asarray(number, jnp.float32) for number in numbers]
+
+
+def _episodes(rules: _Rules, discount: float) -> list[KnownEpisode]:
+    episodes = []
+    for cue in (-1.0, 1.0):
+        steps = range(rules.length)
+        q_values = np.array([rules.q_values(cue, t, discount) for t in steps])
+        actions = q_values.argmax(axis=1)
+        paid = [float(rules.reward(cue, t, actions[t])) for t in steps]
+        episodes.append(
+            KnownEpisode(
+                observations=np.array([rules.observe(cue, t) for t in steps], np.float32),
+                actions=actions.astype(np.int32),
+                rewards=np.array([0.0, *paid[:-1]], np.float32),
+                q_values=q_values.astype(np.float32),
+            )
+        )
+    return episodes

@@ -1,0 +1,92 @@
+"""Games by name: `suite:game`, or a bare ROM name for Atari."""
+
+import difflib
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from sidequest.environments import atari, gymnax_suite, minigrid, probes
+from sidequest.environments.base import CompiledEnvironment, HostedGame
+from sidequest.environments.scores import SCORES
+
+Factory: TypeAlias = Callable[[], CompiledEnvironment | HostedGame]
+
+_registered: dict[str, Factory] = {}
+
+
+class UnknownGame(ValueError):
+    """No game has this name; the message has the nearest names that exist."""
+
+
+class Game(NamedTuple):
+    """One line of the list of games."""
+
+    name: str
+    suite: str
+    random_score: float | None
+    """Mean return of a random policy, where it is known."""
+    human_score: float | None
+
+
+def make(name: str) -> CompiledEnvironment | HostedGame:
+    """Builds a game: a compiled one ready to use, or an Atari game to start groups of.
+
+    Raises:
+        UnknownGame: With the nearest names that exist.
+    """
+    check(name)
+    return _factories()[name]()
+
+
+def register(name: str, factory: Factory) -> None:
+    """Adds a game of your own under a new name, `suite:game`."""
+    if ":" not in name:
+        raise ValueError(f"Name it suite:game, not {name!r}; bare names are Atari's.")
+    if name in _factories():
+        raise ValueError(f"There is a game called {name!r} already.")
+    _registered[name] = factory
+
+
+def games() -> list[Game]:
+    """All games that `make` knows, by suite, with reference scores."""
+    return [_describe(name) for name in _factories()]
+
+
+def check(name: str) -> None:
+    """Raises `UnknownGame` unless `make` knows the name. Imports no game library."""
+    names = list(_factories())
+    if name not in names:
+        nearest = _nearest(name, names)
+        hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
+        raise UnknownGame(f"There is no game called {name!r}.{hint}")
+
+
+def _factories() -> dict[str, Factory]:
+    return {
+        **{name: partial(atari.make, name) for name in atari.rom_names()},
+        **{name: partial(gymnax_suite.make, name) for name in gymnax_suite.GAMES},
+        **{name: partial(minigrid.make, name) for name in minigrid.GAMES},
+        **{name: partial(_probe, name) for name in probes.PROBES},
+        **_registered,
+    }
+
+
+def _probe(name: str) -> CompiledEnvironment:
+    return probes.PROBES[name]().environment
+
+
+def _describe(name: str) -> Game:
+    suite = name.split(":")[0] if ":" in name else "atari"
+    random_score, human_score = SCORES.get(name, (None, None))
+    return Game(name, suite, random_score, human_score)
+
+
+def _nearest(name: str, names: list[str]) -> list[str]:
+    """Up to three names like this one, with or without its suite, in any spelling."""
+    spellings: dict[str, list[str]] = {}
+    for known in names:
+        for spelling in {known, known.split(":")[-1]}:
+            spellings.setdefault(spelling, []).append(known)
+    wanted = name.lower().replace("-", "_")
+    found = difflib.get_close_matches(wanted, spellings)
+    return list(dict.fromkeys(known for like in found for known in spellings[like]))[:3]

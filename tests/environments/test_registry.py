@@ -1,0 +1,94 @@
+"""Games by name."""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from sidequest.environments import probes, registry
+from sidequest.environments.base import CompiledEnvironment, HostedGame
+from sidequest.environments.registry import UnknownGame
+from sidequest.types import Timestep
+
+GAMES = {game.name: game for game in registry.games()}
+COMPILED = [name for name, game in GAMES.items() if game.suite != "atari"]
+
+
+def test_lists_all_suites_with_scores():
+    suites = {game.suite for game in GAMES.values()}
+    assert suites == {"atari", "minatar", "bsuite", "classic", "minigrid", "probe"}
+    assert sum(game.human_score is not None for game in GAMES.values()) == 57
+    assert GAMES["frostbite"] == ("frostbite", "atari", 65.2, 4334.7)
+    # MinAtar's games share names with Atari's, not their scores.
+    assert GAMES["minatar:breakout"].human_score is None
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_every_compiled_game_builds_and_can_be_scanned(name):
+    environment = registry.make(name)
+    assert isinstance(environment, CompiledEnvironment)
+    spec = environment.spec
+    assert spec.name == name
+
+    def play(key):
+        def step(state, key):
+            return environment.step(key, state, jnp.asarray(spec.num_actions - 1))
+
+        state, first = environment.reset(key)
+        return first, jax.lax.scan(step, state, jax.random.split(key, 2))[1]
+
+    first, rest = jax.eval_shape(play, jax.random.key(0))
+    scalar = [jax.ShapeDtypeStruct((), kind) for kind in ("float32", *3 * ["bool"])]
+    shown = jax.ShapeDtypeStruct(spec.observation_shape, spec.observation_dtype)
+    assert first == Timestep(shown, *scalar)
+    assert rest.observation.shape == (2, *spec.observation_shape)
+    assert rest.observation.dtype == spec.observation_dtype
+
+
+def test_atari_is_a_game_to_start_groups_of():
+    game = registry.make("frostbite")
+    assert isinstance(game, HostedGame)
+    assert game.spec.observation_shape == (210, 160, 3)
+    assert game.spec.num_actions == 18
+    assert game.spec.max_steps == 27_000
+    assert game.spec.frames_per_step == 4
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("frostbit", "frostbite"),
+        ("MsPacman", "ms_pacman"),
+        ("ALE/MontezumaRevenge-v5", "montezuma_revenge"),
+        ("minigrid:doorkey_8x8", "minigrid:door_key_8x8"),
+        ("door_key_8x8", "minigrid:door_key_8x8"),
+        ("Breakout-MinAtar", "minatar:breakout"),
+        ("minatar:freway", "minatar:freeway"),
+        ("bsuite:deep_sea_11", "bsuite:deep_sea_10"),
+    ],
+)
+def test_a_wrong_name_gets_the_nearest(wrong, right):
+    start = time.perf_counter()
+    with pytest.raises(UnknownGame, match=right):
+        registry.make(wrong)
+    assert time.perf_counter() - start < 0.3
+
+
+def test_a_name_like_no_other_gets_no_suggestion():
+    with pytest.raises(UnknownGame, match="no game called 'qqqq'.$"):
+        registry.check("qqqq")
+
+
+def test_a_game_of_ones_own(monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    environment = probes.constant().environment
+    registry.register("mine:game", lambda: environment)
+    assert registry.make("mine:game") is environment
+    assert registry.games()[-1] == ("mine:game", "mine", None, None)
+    with pytest.raises(ValueError, match="already"):
+        registry.register("mine:game", lambda: environment)
+    with pytest.raises(ValueError, match="already"):
+        registry.register("minigrid:unlock", lambda: environment)
+    with pytest.raises(ValueError, match="suite:game"):
+        registry.register("game", lambda: environment)
