@@ -1,0 +1,288 @@
+"""Prioritised replay of streams: add a block, sample items, give them new priorities.
+
+A *block* is `block_length` (L) steps of all B streams side by side. An *item* (k, b) is
+a stretch of stream b: `prefix` (P) steps to warm the recurrent core up, then the blocks
+k and k + 1, which are trained on. Neighbouring items overlap by a block, as the paper's
+sequences of 80 steps overlap by 40. For L = 4 and P = 2:
+
+    step      0  1  2  3 | 4  5  6  7 | 8  9 10 11 |12 13 14 15
+    block     0          | 1          | 2          | 3
+    item 1          p  p   t  t  t  t   t  t  t  t
+    item 2                       p  p   t  t  t  t   t  t  t  t
+    core            ^            ^            ^            ^
+
+Episode ends lie inside; who unrolls an item resets its core there. The core's state is
+kept where prefixes start: at step `core_offset` = (-P) mod L of each block, as it was
+before it saw that step. Item 1 completes when block 2 is added. If blocks 0 to 2 are
+all that fit, block 3 then overwrites block 0: item 1 is gone, item 2 is complete.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from sidequest.replay.store import MakeStore, Ring, Store, raw_store
+from sidequest.types import Key
+
+TRAINED_BLOCKS = 2
+"""Blocks of an item that are trained on, after its prefix."""
+
+LOWEST_PRIORITY = 1e-6
+"""An item without any error must remain sampleable."""
+
+HIGHEST_PRIORITY = 1e30
+"""So that 10^5 of them still have a finite sum in float32."""
+
+
+class ReplayState(NamedTuple):
+    """What replay remembers: N blocks of B streams."""
+
+    contents: PyTree
+    """The store's own state: the steps of the blocks."""
+    cores: PyTree
+    """Of each block, the recurrent state before its step `core_offset`: [N, B, ...]."""
+    priorities: Float[Array, "N B"]
+    """Of item (k, b) in row k % N; 0 = cannot be sampled."""
+    added: Int[Array, ""]
+    """Blocks added so far, which is the number of the next one."""
+    oldest: Int[Array, ""]
+    """Number of the oldest block that is still held."""
+
+
+class Index(NamedTuple):
+    """Which items were sampled. Numbers of blocks are never used twice, so an index
+    tells for ever whether its item is still there."""
+
+    block: Int[Array, " batch"]
+    """k: the first block that is trained on."""
+    stream: Int[Array, " batch"]
+
+
+class Sample(NamedTuple):
+    """A batch of items."""
+
+    steps: PyTree
+    """[batch, P + 2L, ...], in the order they happened."""
+    core: PyTree
+    """[batch, ...]: the recurrent state before the first of these steps."""
+    weights: Float[Array, " batch"]
+    """Importance weights; the greatest is 1. All 0 if there was nothing to sample."""
+    index: Index  # pyright: ignore[reportIncompatibleMethodOverride]
+
+
+class Replay(NamedTuple):
+    """Pure functions on a `ReplayState`; see the functions of the same names below."""
+
+    init: Callable[[], ReplayState]
+    add: Callable[[ReplayState, PyTree, PyTree, Float[Array, " B"]], ReplayState]
+    sample: Callable[[Key, ReplayState, int], Sample]
+    reprioritise: Callable[[ReplayState, Index, Float[Array, " batch"]], ReplayState]
+    items: Callable[[ReplayState], Int[Array, ""]]
+    """How many items can be sampled."""
+    observations: Callable[[ReplayState], Int[Array, ""]]
+    """How many steps are held, of all streams together."""
+    core_offset: int
+    """At which step of each block `add` wants the recurrent state."""
+    ring: Ring
+
+
+def make_replay(
+    step_example: PyTree,
+    core_example: PyTree,
+    *,
+    streams: int,
+    capacity: int,
+    block_length: int,
+    prefix: int,
+    priority_exponent: float = 0.9,
+    importance_exponent: float = 0.6,
+    store: MakeStore = raw_store,
+) -> Replay:
+    """Replay of at most `capacity` observations, in whole blocks.
+
+    Args:
+      step_example: one step of one stream; only shapes and dtypes matter.
+      core_example: the recurrent state of one stream; likewise.
+      streams: B.
+      capacity: observations, of all streams together.
+      block_length: L.
+      prefix: P; may be longer than a block.
+      priority_exponent, importance_exponent: the defaults are the paper's.
+      store: what keeps the steps; `tile_store` for raw frames.
+    """
+    if block_length < 1 or streams < 1 or prefix < 0:
+        raise ValueError(
+            f"block_length {block_length} and streams {streams} must be at least 1, "
+            f"prefix {prefix} at least 0"
+        )
+    item_blocks = -(-prefix // block_length) + TRAINED_BLOCKS
+    needed = item_blocks * block_length * streams
+    if capacity < needed:
+        raise ValueError(
+            f"capacity {capacity} is less than the {needed} observations of one item's "
+            f"{item_blocks} blocks ({block_length} steps of {streams} streams each)"
+        )
+    core_offset = -prefix % block_length
+    blocks = capacity // (block_length * streams)
+    ring = Ring(blocks, streams, block_length, item_blocks, core_offset)
+    kept = store(step_example, ring)
+    return Replay(
+        init=partial(init, core_example, ring=ring, store=kept),
+        add=partial(add, ring=ring, store=kept),
+        sample=partial(
+            sample,
+            ring=ring,
+            store=kept,
+            priority_exponent=priority_exponent,
+            importance_exponent=importance_exponent,
+        ),
+        reprioritise=partial(reprioritise, ring=ring),
+        items=items,
+        observations=partial(observations, ring=ring),
+        core_offset=core_offset,
+        ring=ring,
+    )
+
+
+def init(core_example: PyTree, *, ring: Ring, store: Store) -> ReplayState:
+    """Empty replay."""
+    rows = (ring.blocks, ring.streams)
+    return ReplayState(
+        contents=store.init(),
+        cores=jax.tree.map(lambda x: jnp.zeros(rows + x.shape, x.dtype), core_example),
+        priorities=jnp.zeros(rows),
+        added=jnp.int32(0),
+        oldest=jnp.int32(0),
+    )
+
+
+def add(
+    state: ReplayState,
+    steps: PyTree,
+    core: PyTree,
+    priorities: Float[Array, " B"],
+    *,
+    ring: Ring,
+    store: Store,
+) -> ReplayState:
+    """Puts a block over the oldest one, whose items can no longer be sampled.
+
+    Args:
+      state: replay so far.
+      steps: the block [L, B, ...].
+      core: [B, ...], the recurrent state before step `core_offset` of this block.
+      priorities: of the items that this block completes, which start one block
+        earlier. Not used while there are too few blocks for an item.
+    """
+    number = state.added
+    contents, oldest = store.write(state.contents, number, steps)
+    cores = jax.tree.map(
+        lambda ring_of, new: ring_of.at[number % ring.blocks].set(new),
+        state.cores,
+        core,
+    )
+    rows = state.priorities.at[(number - 1) % ring.blocks].set(_bounded(priorities))
+    state = ReplayState(contents, cores, rows, number + 1, oldest)
+    held = _is_held(state, _block_in_slot(state.added, ring), ring)
+    return state._replace(priorities=jnp.where(held[:, None], rows, 0.0))
+
+
+def sample(
+    key: Key,
+    state: ReplayState,
+    batch_size: int,
+    *,
+    ring: Ring,
+    store: Store,
+    priority_exponent: float,
+    importance_exponent: float,
+) -> Sample:
+    """Draws items, with replacement, in proportion to a power of their priorities.
+
+    P(i) = p_i^a / sum_j p_j^a  and  w_i = (1 / (N P(i)))^b / max_batch w, where a is the
+    priority exponent and b the importance exponent. The block is drawn first, then the
+    stream: two short sums, which round less than one over all items.
+    """
+    mass = jnp.where(state.priorities > 0, state.priorities**priority_exponent, 0.0)
+    block_key, stream_key = jax.random.split(key)
+    u_block = jax.random.uniform(block_key, (batch_size,))
+    u_stream = jax.random.uniform(stream_key, (batch_size,))
+    slot = jax.vmap(_draw, in_axes=(0, None))(u_block, jnp.sum(mass, axis=1))
+    stream = jax.vmap(_draw)(u_stream, mass[slot])
+    # Under the normalisation N and the sum over all items cancel.
+    drawn = mass[slot, stream]
+    weights = jnp.where(drawn > 0, (jnp.min(drawn) / drawn) ** importance_exponent, 0.0)
+    block = _block_in_slot(state.added, ring)[slot]
+    first = block + TRAINED_BLOCKS - ring.item_blocks
+    return Sample(
+        steps=store.read(state.contents, first, stream),
+        core=jax.tree.map(lambda x: x[first % ring.blocks, stream], state.cores),
+        weights=weights,
+        index=Index(block, stream),
+    )
+
+
+def reprioritise(
+    state: ReplayState,
+    index: Index,
+    priorities: Float[Array, " batch"],
+    *,
+    ring: Ring,
+) -> ReplayState:
+    """Gives sampled items new priorities; those that have gone since stay gone.
+
+    An item that is in the batch more than once gets the greatest of its priorities.
+    """
+    # A row past the end is dropped; negative ones would count from the end.
+    held = _is_held(state, index.block, ring)
+    row = jnp.where(held, index.block % ring.blocks, ring.blocks)
+    # Set to zero, then raised: in any order this gives the same result.
+    rows = state.priorities.at[row, index.stream].set(0.0, mode="drop")
+    rows = rows.at[row, index.stream].max(_bounded(priorities), mode="drop")
+    return state._replace(priorities=rows)
+
+
+def items(state: ReplayState) -> Int[Array, ""]:
+    """How many items can be sampled."""
+    return jnp.count_nonzero(state.priorities)
+
+
+def observations(state: ReplayState, *, ring: Ring) -> Int[Array, ""]:
+    """How many steps are held, of all streams together."""
+    return (state.added - state.oldest) * ring.block_length * ring.streams
+
+
+def _block_in_slot(added: Int[Array, ""], ring: Ring) -> Int[Array, " N"]:
+    """The number of the newest block of each slot; below 0 where there was none yet."""
+    newest = added - 1
+    return newest - (newest - jnp.arange(ring.blocks)) % ring.blocks
+
+
+def _is_held(state: ReplayState, block: Int[Array, " n"], ring: Ring) -> Bool[Array, " n"]:
+    """Whether all blocks of the items that train on `block` first are there."""
+    last = block + TRAINED_BLOCKS - 1
+    return (last - ring.item_blocks + 1 >= state.oldest) & (last < state.added)
+
+
+def _bounded(priorities: Float[Array, " n"]) -> Float[Array, " n"]:
+    """One priority that is not a number would spoil the sums for all items."""
+    priorities = jnp.nan_to_num(priorities, nan=LOWEST_PRIORITY)
+    return jnp.clip(priorities, LOWEST_PRIORITY, HIGHEST_PRIORITY)
+
+
+def _draw(u: Float[Array, ""], mass: Float[Array, " n"]) -> Int[Array, ""]:
+    """The entry in which u * sum(mass) falls, for u in [0, 1); never one of mass 0."""
+    # Entry i owns [ends[i - 1], ends[i]). Counting the ends that lie below is quicker on
+    # an accelerator than a loop that halves, and a sum made in parallel may step back by
+    # a rounding error, which would mislead that loop.
+    ends = jnp.cumsum(mass)
+    found = jnp.minimum(jnp.sum(ends <= u * ends[-1]), mass.size - 1)
+    # The same rounding can leave a sliver to an entry of mass 0. It goes to the nearest
+    # entry before that has any, or else to the first.
+    positive = mass > 0
+    before = jax.lax.cummax(jnp.where(positive, jnp.arange(mass.size), 0))[found]
+    return jnp.where(positive[before], before, jnp.argmax(positive))
