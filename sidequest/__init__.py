@@ -3,12 +3,14 @@
 The house, and what each room is for:
 
 types         axis legend; Mode, Signals, Timestep, EpisodeSummary
+config        what can be set; the presets PAPER and SMALL
 switching     WHEN to explore: variants, triggers, homeostasis, bandits
 agent         HOW to act and learn: R2D2
 replay        WHAT to remember: prioritised sequences on the accelerator
 environments  WHERE: JAX-native games, probe tasks, Atari
 runs          one run from start to finish, and its records
 figures       pictures from records
+bench         how fast it is
 cli           the command `sidequest`
 
 The names below are the public ones; they load when first used, so that importing the

@@ -189,7 +189,7 @@ SHARES = (
 
 
 def check(config: Config) -> None:
-    """Raises `ConfigError` with all faults, each with its field, value and what is allowed."""
+    """Raises `ConfigError` with every fault: the field, its value, what is allowed."""
     flat = flatten(config)
     faults = [
         f"{name} is {flat[name]}; it is 1 or more"
@@ -203,10 +203,9 @@ def check(config: Config) -> None:
     ]
     if config.replay.ratio <= 0:
         faults.append(f"replay.ratio is {config.replay.ratio}; it is above 0")
-    if not 0 < config.learning.learning_rate < 1:
-        faults.append(
-            f"learning.learning_rate is {config.learning.learning_rate}; it is between 0 and 1"
-        )
+    rate = config.learning.learning_rate
+    if not 0 < rate < 1:
+        faults.append(f"learning.learning_rate is {rate}; it is between 0 and 1")
     for name in ("network", "novelty"):
         torso = getattr(config, name)
         lengths = {len(torso.channels), len(torso.kernels), len(torso.strides)}

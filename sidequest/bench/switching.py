@@ -42,7 +42,11 @@ def measure(steps: int = 128) -> dict[str, Any]:
         "controller_ns": controller,
         "ratio": controller / greedy,
         "by_streams": {
-            str(streams): {"epsilon_greedy_ns": one, "controller_ns": two, "ratio": two / one}
+            str(streams): {
+                "epsilon_greedy_ns": one,
+                "controller_ns": two,
+                "ratio": two / one,
+            }
             for streams, (one, two) in rows.items()
         },
         "machine": machine(),

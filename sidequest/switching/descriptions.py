@@ -90,20 +90,16 @@ UNCERTAINTIES = {
     "informed:variance": "the variance of the Q-values between two heads",
 }
 
-BANDITS = {
-    "start": "whether the episode explores: 0 no, 1 yes",
-    "explore": "steps of an explore period",
-    "exploit": "what ends an exploit period",
-}
+STARTS = {"G": "exploit", "X": "explore"}
 
 
 def describe(variant: Variant, arms: ArmSets = PAPER_ARMS) -> list[str]:
-    """What the variant does, one sentence for each of the choices in its name."""
-    sentences = [f"Exploring means {MODES[variant.mode]}; else the agent exploits."]
+    """What the variant does, a sentence for each of the choices in its name."""
+    sentences = [_mode_sentence(variant)]
     match variant.granularity:
         case "experiment":
-            verb = "explores" if variant.start == "X" else "exploits"
-            sentences.append(f"It never switches: every step {verb}.")
+            mode = STARTS[str(variant.start)]
+            sentences.append(f"It never switches: every step is in {mode} mode.")
         case "step":
             sentences.append(
                 f"Each step for itself explores with probability {variant.exploit}, "
@@ -111,71 +107,83 @@ def describe(variant: Variant, arms: ArmSets = PAPER_ARMS) -> list[str]:
             )
         case "episode":
             sentences.append("The mode is chosen for a whole episode at a time.")
-            if not isinstance(variant.start, Amount) or not variant.start.adaptive:
+            if "start" not in variant.bandits():
                 sentences.append(f"An episode explores with probability {variant.start}.")
         case "intra":
             sentences += [
-                "The mode switches inside episodes: periods of exploiting and of"
-                " exploring take turns.",
-                _exploit_sentence(variant),
-                _explore_sentence(variant),
-                f"Every episode starts in {_MODE_WORDS[str(variant.start)]} mode.",
+                "The mode switches inside episodes: periods of exploiting and of "
+                "exploring take turns.",
+                _exploit_sentence(variant, arms),
+                _explore_sentence(variant, arms),
+                f"Every episode starts in {STARTS[str(variant.start)]} mode.",
             ]
-    return sentences + _bandit_sentences(variant, arms)
-
-
-_MODE_WORDS = {"G": "exploit", "X": "explore"}
-
-
-def _exploit_sentence(variant: Variant) -> str:
-    amount = variant.exploit
-    assert amount is not None and variant.trigger is not None
-    if variant.informed:
-        rate = "a rate that a bandit chooses" if amount.adaptive else f"{amount} a step"
-        return (
-            f"An exploit period tends to end where {UNCERTAINTIES[variant.trigger]} is"
-            f" high; homeostasis adapts the threshold so that this happens at {rate}."
-        )
-    if amount.unit == "rate":
-        size = "that a bandit chooses" if amount.adaptive else str(amount)
-        return f"An exploit period ends at each step with probability {size}."
-    return f"An exploit period ends after {_duration(amount)}."
-
-
-def _explore_sentence(variant: Variant) -> str:
-    amount = variant.explore
-    assert amount is not None
-    if amount.unit == "same":
-        return "An explore period ends in the same way: switching is symmetric."
-    return f"An explore period lasts {_duration(amount)}."
-
-
-def _duration(amount: Amount) -> str:
-    if amount.adaptive:
-        return "a number of steps that a bandit chooses"
-    if amount.unit == "share":
-        return f"{amount} of an episode's usual length"
-    return "1 step" if amount.value == 1 else f"{amount} steps"
-
-
-def _bandit_sentences(variant: Variant, arms: ArmSets) -> list[str]:
-    return [
-        f"At the start of each episode a bandit that maximises the return chooses "
-        f"{_adapted(variant, name)} from {listed(values)}."
+    return sentences + [
+        "At the start of each episode a bandit that maximises the return chooses "
+        f"{adapted(variant, name)} from {listed(values)}."
         for name, values in variant.bandits(arms).items()
     ]
 
 
-def _adapted(variant: Variant, name: str) -> str:
+def _mode_sentence(variant: Variant) -> str:
+    if _both_rewards(variant):
+        return (
+            f"Exploring means {MODES['XU']}; else the agent is greedy on the extrinsic "
+            "and the intrinsic head together."
+        )
+    return f"Exploring means {MODES[variant.mode]}; else the agent exploits."
+
+
+def _both_rewards(variant: Variant) -> bool:
+    """The one variant whose modes are not those of its name (caption of figure 3)."""
+    return variant.mode == "XI" and variant.granularity == "step"
+
+
+def _exploit_sentence(variant: Variant, arms: ArmSets) -> str:
+    size = _size(variant, "exploit", arms)
+    if variant.informed:
+        uncertainty = UNCERTAINTIES[str(variant.trigger)]
+        return (
+            f"An exploit period tends to end where {uncertainty} is high; homeostasis "
+            f"adapts the threshold so that this happens at a rate of {size}."
+        )
+    if variant.exploit is not None and variant.exploit.unit == "rate":
+        return f"An exploit period ends at each step with a probability of {size}."
+    return f"An exploit period ends after {size}."
+
+
+def _explore_sentence(variant: Variant, arms: ArmSets) -> str:
+    if _symmetric(variant):
+        return "An explore period ends in the same way: switching is symmetric."
+    return f"An explore period lasts {_size(variant, 'explore', arms)}."
+
+
+def _symmetric(variant: Variant) -> bool:
+    return variant.explore is not None and variant.explore.unit == "same"
+
+
+def _size(variant: Variant, name: str, arms: ArmSets) -> str:
+    """A duration or a rate in words; what a bandit chooses is given from end to end."""
+    amount: Amount = getattr(variant, name)
+    if amount.unit == "share":
+        return f"{amount} of an episode's usual length"
+    number = str(amount)
+    if amount.adaptive:
+        values = variant.bandits(arms)[name]
+        number = f"{values[0]:g} to {values[-1]:g}"
+    if amount.unit == "rate":
+        return number
+    return "1 step" if number == "1" else f"{number} steps"
+
+
+def adapted(variant: Variant, name: str) -> str:
     """What the bandit of this name sets, in the words of the other sentences."""
     if name == "start":
-        return "its mode, exploit (0) or explore (1),"
+        return "its mode (0 exploit, 1 explore)"
     if name == "explore":
         return "the length of explore periods"
     if variant.informed:
         return "the target rate"
-    assert variant.exploit is not None
-    counted = variant.exploit.unit == "steps"
+    counted = variant.exploit is not None and variant.exploit.unit == "steps"
     return "the length of exploit periods" if counted else "the probability"
 
 
@@ -184,29 +192,27 @@ def listed(values: Sequence[float]) -> str:
     return ", ".join(f"{value:g}" for value in values)
 
 
-def summarise(variant: Variant) -> str:
+def summarise(variant: Variant, arms: ArmSets = PAPER_ARMS) -> str:
     """The variant in one short line, for lists."""
     match variant.granularity:
         case "experiment":
-            return "always explores" if variant.start == "X" else "always exploits"
+            return f"every step is in {STARTS[str(variant.start)]} mode"
         case "step":
-            return f"each step explores with probability {variant.exploit}"
+            extra = ", on both rewards" if _both_rewards(variant) else ""
+            return f"each step explores with probability {variant.exploit}{extra}"
         case "episode":
-            adaptive = isinstance(variant.start, Amount) and variant.start.adaptive
+            adaptive = "start" in variant.bandits()
             how = "as a bandit chooses" if adaptive else f"with probability {variant.start}"
             return f"whole episodes explore, {how}"
-    assert variant.explore is not None and variant.exploit is not None
-    adaptive, amount = variant.exploit.adaptive, variant.exploit
+    size = _size(variant, "exploit", arms)
     if variant.informed:
-        kind = (variant.trigger or "").partition(":")[2] or "value promise"
-        when = f"on {kind}, " + ("at an adaptive rate" if adaptive else f"at rate {amount}")
-    elif amount.unit == "rate":
-        when = "at random, " + ("at an adaptive rate" if adaptive else f"at rate {amount}")
+        kind = str(variant.trigger).partition(":")[2] or "value promise"
+        when = f"on {kind} at rate {size}"
+    elif variant.exploit is not None and variant.exploit.unit == "rate":
+        when = f"at random at rate {size}"
     else:
-        steps = "an adaptive number of" if adaptive else str(amount)
-        when = f"after {steps} exploit steps"
-    length = {"same": "symmetric"}.get(variant.explore.unit)
-    if length is None:
-        number = "adaptive" if variant.explore.adaptive else str(variant.explore)
-        length = f"{number} steps"
-    return f"explores {when} ({length}); starts with {variant.start}"
+        when = f"after {size}" if _symmetric(variant) else f"after exploiting {size}"
+    what = "switches both ways"
+    if not _symmetric(variant):
+        what = f"explores {_size(variant, 'explore', arms)}"
+    return f"{what} {when}, starts with {variant.start}"

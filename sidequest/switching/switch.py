@@ -11,12 +11,13 @@ streams. It holds the controllers, the bandits and the statistics of every strea
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int
+from numpy.typing import ArrayLike
 
 from sidequest.switching import homeostasis, metacontroller, periods
 from sidequest.switching.bandits import Bandit, proportional
@@ -41,6 +42,9 @@ from sidequest.types import Signals
 
 STATISTICS = ("p_X", "med_X", "rmed_X", "realised_rate", "return", "length")
 DISCOUNT = 0.997  # the paper's
+
+Arms: TypeAlias = Mapping[str, float | str] | Sequence[float] | np.ndarray | float
+"""What fixes a bandit's choice: by its name, or in the order of the variant's name."""
 
 
 class Machinery(NamedTuple):
@@ -200,7 +204,7 @@ class Switch:
         variant: str | Variant,
         streams: int = 1,
         seed: int = 0,
-        arms: Mapping[str, float | str] | Sequence[float] | float | None = None,
+        arms: Arms | None = None,
         *,
         signal: Callable[[Signals], Float[Array, ""]] | Signal | None = None,
         bandit: Callable[[int], Bandit] = proportional,
@@ -317,9 +321,7 @@ class Switch:
         self._state = jax.tree_util.tree_unflatten(structure, restored)
 
 
-def name_arms(
-    variant: Variant, arms: Mapping[str, float | str] | Sequence[float] | float | None
-) -> dict[str, float]:
+def name_arms(variant: Variant, arms: Arms | None) -> dict[str, float]:
     """The fixed number of each bandit named; see `Switch` for what `arms` may be."""
     adapted = list(variant.bandits())
     if arms is None:
@@ -336,7 +338,9 @@ def name_arms(
         number = float({"G": 0.0, "X": 1.0}.get(str(value), value))
         amount = getattr(variant, name)
         low, high = RATE_ALLOWED if amount.unit == "rate" else STEPS_ALLOWED
-        if name != "start" and not low <= number <= high:
+        if name == "start":
+            low, high = 0, 1
+        if not low <= number <= high:
             raise VariantError(f"arms: {name} is {value}; allowed is {low:g} to {high:g}")
         fixed[name] = number
     return fixed

@@ -1,0 +1,182 @@
+"""The actor: network, modes and controller of one stream, stepped together.
+
+    timestep ──▶ network ──▶ Q of every head ──▶ signals ──▶ controller ──▶ mode
+                                   └────────────── mode's behaviour ◀────────┘ ──▶ action
+
+`act` is the same compiled function in every runtime; `vmap` makes the batch of streams.
+When a timestep is the first of an episode, the episode before it is summed up and a new arm
+is drawn from the bandits' offer.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from sidequest.agent import modes
+from sidequest.agent.networks import Inputs, RecurrentQNetwork
+from sidequest.switching import metacontroller, periods
+from sidequest.switching.controllers import Arm, Controller, ControllerState
+from sidequest.switching.metacontroller import Offer
+from sidequest.switching.triggers import COIN, INFORMED, action_mismatch, value_variance
+from sidequest.types import EpisodeSummary, Key, Mode, Signals, Timestep
+
+
+class Policy(NamedTuple):
+    """What actors pull from the learner every so often."""
+
+    network: RecurrentQNetwork
+    scales: Float[Array, "H"]
+    """Return scale of each head."""
+    offer: Offer
+    """The bandits' arms and their probabilities."""
+
+
+class ActorState(NamedTuple):
+    core: Any
+    """Recurrent state of the network, before the next timestep."""
+    controller: ControllerState
+    modes: modes.Modes
+    choices: Int[Array, "D"]
+    """Which arm the present episode is played with."""
+    previous_action: Int[Array, ""]
+    episode_return: Float[Array, ""]
+    periods: periods.PeriodsState
+
+
+class StepRecord(NamedTuple):
+    """What the rest of the run wants to know of one step."""
+
+    previous_action: Int[Array, ""]
+    action: Int[Array, ""]
+    mode: Mode
+    q_taken: Float[Array, ""]
+    """Q of the action taken, by the extrinsic head: for the first priorities."""
+    values: Float[Array, "H"]
+    """Greatest Q of each head: for returns and first priorities."""
+    signal: Float[Array, ""]
+    summary: EpisodeSummary
+    """Of the episode that ended with this timestep, if one did."""
+    choices: Int[Array, "D"]
+    """The arm which that episode was played with."""
+
+
+class Actor(NamedTuple):
+    init: Callable[[Key, Policy, modes.Modes], ActorState]
+    act: Callable[
+        [Policy, Key, Timestep, ActorState], tuple[Int[Array, ""], ActorState, StepRecord]
+    ]
+
+
+def make_actor(controller: Controller, heads: tuple[str, ...], *, discount: float) -> Actor:
+    """An actor for a network with these heads, the extrinsic one first."""
+    twin = heads.index("twin") if "twin" in heads else None
+
+    def init(key: Key, policy: Policy, behaviours: modes.Modes) -> ActorState:
+        draw_key, controller_key = jax.random.split(key)
+        choices, arm = metacontroller.draw(draw_key, policy.offer)
+        return ActorState(
+            core=policy.network.initial_state(),
+            controller=controller.init(controller_key, arm),
+            modes=jax.tree.map(jnp.asarray, behaviours),
+            choices=choices,
+            previous_action=jnp.zeros((), jnp.int32),
+            episode_return=jnp.zeros(()),
+            periods=periods.init(),
+        )
+
+    def act(
+        policy: Policy, key: Key, timestep: Timestep, state: ActorState
+    ) -> tuple[Int[Array, ""], ActorState, StepRecord]:
+        draw_key, switch_key, action_key = jax.random.split(key, 3)
+        finished, played = summarise(timestep, state), state.choices
+        state = turn_episode(draw_key, policy.offer, timestep, state)
+        q, core = policy.network.step(
+            Inputs(
+                timestep.observation,
+                state.previous_action,
+                timestep.reward,
+                timestep.is_first,
+            ),
+            state.core,
+        )
+        signals = read_signals(q, timestep, discount, twin)
+        mode, controlled = controller.step(switch_key, signals, state.controller)
+        behaviour = modes.current(state.modes, mode)
+        action = modes.choose(action_key, q, policy.scales, behaviour)
+        record = StepRecord(
+            previous_action=state.previous_action,
+            action=action,
+            mode=mode,
+            q_taken=q[0, action],
+            values=jnp.max(q, axis=1),
+            signal=controlled.signal,
+            summary=finished,
+            choices=played,
+        )
+        state = state._replace(
+            core=core,
+            controller=controlled,
+            previous_action=action,
+            periods=periods.step(mode, timestep.is_first, state.periods),
+        )
+        return action, state, record
+
+    return Actor(init, act)
+
+
+def read_signals(
+    q: Float[Array, "H A"], timestep: Timestep, discount: float, twin: int | None
+) -> Signals:
+    """The signals of one step, from the Q-values; without a twin head it has no say."""
+    zero = jnp.zeros(())
+    return Signals(
+        is_first=timestep.is_first,
+        reward=timestep.reward,
+        discount=jnp.where(timestep.terminated, 0.0, discount),
+        value=jnp.max(q[0]),
+        action_mismatch=zero if twin is None else action_mismatch(q[0], q[twin]),
+        value_variance=zero if twin is None else value_variance(q[0], q[twin]),
+        novelty=zero,
+    )
+
+
+def summarise(timestep: Timestep, state: ActorState) -> EpisodeSummary:
+    """The episode that this timestep puts an end to, if it does."""
+    stats = periods.summary(state.periods)
+    return EpisodeSummary(
+        finished=timestep.is_first & (state.periods.steps > 0),
+        episode_return=state.episode_return + timestep.reward,
+        length=state.periods.steps,
+        p_X=stats.p,
+        med_X=stats.median,
+        rmed_X=stats.relative_median,
+        periods=periods.number(state.periods),
+        realised_rate=periods.entry_rate(state.periods),
+        target_rate=target_rate(state.controller.arm),
+    )
+
+
+def target_rate(arm: Arm) -> Float[Array, ""]:
+    """Switches to explore that are asked for each exploit step; NaN for a counter."""
+    has_rate = (arm.exploit.kind == COIN) | (arm.exploit.kind == INFORMED)
+    return jnp.where(has_rate, arm.exploit.amount, jnp.nan)
+
+
+def turn_episode(
+    key: Key, offer: Offer, timestep: Timestep, state: ActorState
+) -> ActorState:
+    """At an episode's start: a new arm and an empty account."""
+    first = timestep.is_first
+    choices, arm = metacontroller.draw(key, offer)
+
+    def pick(new, old):
+        return jax.tree.map(lambda x, y: jnp.where(first, x, y), new, old)
+
+    return state._replace(
+        controller=state.controller._replace(arm=pick(arm, state.controller.arm)),
+        choices=pick(choices, state.choices),
+        episode_return=jnp.where(first, 0.0, state.episode_return + timestep.reward),
+    )

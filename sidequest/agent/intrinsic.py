@@ -1,0 +1,191 @@
+"""Novelty by random network distillation (Burda et al. 2018; appendix A.4).
+
+A target network is drawn at random and never changes; a predictor learns to give the same
+outputs, on the observations that are replayed. Where it fails, the observation is new:
+
+    novelty(o) = mean_i (predictor_i(o) - target_i(o))^2
+
+The intrinsic reward of a step is the novelty of the observation it led to, o_{t+1}. It is
+computed when a step is replayed and never stored, since it shrinks as the predictor learns.
+
+    frames      every second pixel ─▶ convolutions 32, 64, 64 ─▶ outputs 128
+    grids       small convolutions ─▶ outputs 128
+    vectors     linear 128 ─▶ outputs 128
+
+The predictor has one more layer of 128 units before its outputs.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+from jaxtyping import Array, Float, Num
+
+from sidequest.agent import scaling
+from sidequest.agent.scaling import Moments
+from sidequest.agent.torsos import (
+    ConvolutionShape,
+    Linear,
+    ObservationSpec,
+    Torso,
+    cast,
+    encode,
+    is_image,
+)
+from sidequest.types import Key
+
+PAPER_TORSO = (
+    ConvolutionShape(32, kernel=8, stride=4),
+    ConvolutionShape(64, kernel=4, stride=2),
+    ConvolutionShape(64, kernel=3, stride=1),
+)
+"""The paper's, for frames seen at half their size."""
+
+CLIP = 5.0
+"""Normalised observations stay within this many standard deviations, as in RND."""
+
+SMALLEST_DEVIATION = 1e-4
+"""Of an input that never varied; well below one grey level in 255."""
+
+
+class Embedding(eqx.Module):
+    """Observation in, a vector of numbers out."""
+
+    torso: Torso
+    output: Linear
+
+    def __init__(
+        self,
+        key: Key,
+        shape: tuple[int, ...],
+        convolutions: Sequence[ConvolutionShape],
+        hidden: Sequence[int],
+        outputs: int,
+    ):
+        torso_key, output_key = jax.random.split(key)
+        self.torso = Torso(torso_key, shape, convolutions, hidden)
+        self.output = Linear(output_key, self.torso.features, outputs)
+
+    def __call__(self, x: Float[Array, "..."]) -> Float[Array, "outputs"]:
+        return self.output(self.torso(x)).astype(jnp.float32)
+
+
+class NoveltyState(NamedTuple):
+    target: Embedding
+    predictor: Embedding
+    normaliser: Moments
+    """Of each input of the networks, over the observations replayed so far."""
+    optimiser: Any
+
+
+class Novelty(NamedTuple):
+    """Pure functions on a `NoveltyState`."""
+
+    init: Callable[[Key], NoveltyState]
+    reward: Callable[[NoveltyState, Num[Array, "..."]], Float[Array, "..."]]
+    """Novelty of observations [..., *shape]: the intrinsic reward of arriving there."""
+    update: Callable[
+        [NoveltyState, Num[Array, "..."]], tuple[NoveltyState, Float[Array, "..."]]
+    ]
+    """Learns from observations [..., *shape]; returns how new they were before that."""
+
+
+def default_convolutions(spec: ObservationSpec) -> tuple[ConvolutionShape, ...]:
+    """The paper's for frames, small ones for grids, none for vectors."""
+    if is_frame(spec):
+        return PAPER_TORSO
+    return SMALL_TORSO if is_image(spec) else ()
+
+
+def prepare(spec: ObservationSpec, observation: Num[Array, "..."]) -> Float[Array, "..."]:
+    """What of an observation is looked at: of frames every second pixel each way."""
+    if is_frame(spec):
+        observation = observation[::2, ::2]
+    return encode(spec, observation, jnp.dtype("float32"))
+
+
+def normalise(x: Float[Array, "..."], normaliser: Moments) -> Float[Array, "..."]:
+    """(x - mean) / deviation, within +-5; x as it is before anything was seen.
+
+    A random network cannot adapt to its inputs, so their scale has to be fixed for it.
+    """
+    deviation = jnp.maximum(jnp.sqrt(normaliser.variance), SMALLEST_DEVIATION)
+    return jnp.clip((x - normaliser.mean) / deviation, -CLIP, CLIP)
+
+
+def novelty(
+    state: NoveltyState, x: Float[Array, "N ..."], dtype: jnp.dtype
+) -> Float[Array, "N"]:
+    """mean_i (predictor_i(x) - target_i(x))^2 of N prepared observations."""
+    x = jax.vmap(normalise, (0, None))(x, state.normaliser)
+    wanted = lax.stop_gradient(jax.vmap(cast(state.target, dtype))(x))
+    return jnp.mean((jax.vmap(cast(state.predictor, dtype))(x) - wanted) ** 2, axis=1)
+
+
+def learn(
+    state: NoveltyState,
+    x: Float[Array, "N ..."],
+    optimiser: optax.GradientTransformation,
+    dtype: jnp.dtype,
+) -> tuple[NoveltyState, Float[Array, "N"]]:
+    """One step of the predictor on the mean novelty; returns the novelty before it."""
+    # First, so that even the first observations are normalised.
+    merged = scaling.merge(state.normaliser, scaling.moments(x, axis=0))
+    state = state._replace(normaliser=merged)
+
+    def loss(predictor: Embedding) -> tuple[Float[Array, ""], Float[Array, "N"]]:
+        each = novelty(state._replace(predictor=predictor), x, dtype)
+        return jnp.mean(each), each
+
+    gradient, before = jax.grad(loss, has_aux=True)(state.predictor)
+    step, learned = optimiser.update(gradient, state.optimiser, state.predictor)
+    predictor = optax.apply_updates(state.predictor, step)
+    return state._replace(predictor=predictor, optimiser=learned), before
+
+
+def make_novelty(
+    spec: ObservationSpec,
+    optimiser: optax.GradientTransformation,
+    *,
+    units: int = 128,
+    compute_dtype: str = "float32",
+) -> Novelty:
+    """Random network distillation for these observations, 128 units in the paper."""
+    dtype = jnp.dtype(compute_dtype)
+    observation = jax.ShapeDtypeStruct(spec.shape, jnp.uint8)
+    shape = jax.eval_shape(lambda x: prepare(spec, x), observation).shape
+    # Without convolutions a target needs a layer of its own, else it would be linear.
+    convolutions = default_convolutions(spec)
+    hidden = () if convolutions else (units,)
+
+    def init(key: Key) -> NoveltyState:
+        target, predictor = (
+            Embedding(key, shape, convolutions, layers, units)
+            for key, layers in zip(
+                jax.random.split(key), (hidden, (*hidden, units)), strict=True
+            )
+        )
+        nothing = Moments(jnp.zeros(()), jnp.zeros(shape), jnp.ones(shape))
+        return NoveltyState(target, predictor, nothing, optimiser.init(predictor))
+
+    def flatten(observations: Num[Array, "..."]) -> tuple[tuple[int, ...], Array]:
+        batch = observations.shape[: observations.ndim - len(spec.shape)]
+        flat = observations.reshape(-1, *spec.shape)
+        return batch, jax.vmap(lambda x: prepare(spec, x))(flat)
+
+    def reward(state: NoveltyState, observations: Num[Array, "..."]) -> Float[Array, "..."]:
+        batch, x = flatten(observations)
+        return novelty(state, x, dtype).reshape(batch)
+
+    def update(
+        state: NoveltyState, observations: Num[Array, "..."]
+    ) -> tuple[NoveltyState, Float[Array, "..."]]:
+        batch, x = flatten(observations)
+        state, before = learn(state, x, optimiser, dtype)
+        return state, before.reshape(batch)
+
+    return Novelty(init, reward, update)

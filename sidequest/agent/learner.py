@@ -1,0 +1,336 @@
+"""The learner: burn-in, multi-step double Q-learning over all heads, update (appendix A.2).
+
+A sampled item is P + T consecutive steps of one stream. The network is unrolled from the
+stored state over all of them; the first P only warm the state up, without gradient. With
+delta_h the TD error of head h and sigma_h its return scale, the loss of an item is
+
+    1/2 sum_t sum_h (delta_h,t / sigma_h)^2        weighted by importance, mean over items
+
+Rewards of step t arrive with step t + 1, so T steps have T - 1 errors.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, Num
+
+from sidequest.agent import scaling
+from sidequest.agent.heads import Head
+from sidequest.agent.intrinsic import Novelty, NoveltyState
+from sidequest.agent.networks import CoreState, Inputs, RecurrentQNetwork
+from sidequest.agent.targets import (
+    double_q_values,
+    episode_ends,
+    greedy_traces,
+    n_step_targets,
+    sequence_priority,
+    td_errors,
+)
+from sidequest.types import AnyArray, Key
+
+
+class Step(NamedTuple):
+    """One step of a stream as replay keeps it: what the network saw, and what was done."""
+
+    observation: Num[AnyArray, "..."]
+    previous_action: Int[AnyArray, "..."]
+    reward: Float[AnyArray, "..."]
+    """Arrived with the observation."""
+    terminated: Bool[AnyArray, "..."]
+    truncated: Bool[AnyArray, "..."]
+    is_first: Bool[AnyArray, "..."]
+    action: Int[AnyArray, "..."]
+
+
+class Rules(NamedTuple):
+    """What of learning changes the program."""
+
+    heads: tuple[Head, ...]
+    prefix: int
+    n_step: int
+    timeout_is_terminal: bool
+    priority_mix: float
+    """Share of the greatest error in a sequence's priority; the rest is the mean."""
+
+
+class Metrics(NamedTuple):
+    """What the table `learning` records of an update."""
+
+    loss: Float[Array, ""]
+    td_error: Float[Array, "H"]
+    """Mean |delta|."""
+    scale: Float[Array, "H"]
+    value: Float[Array, "H"]
+    """Mean Q of the actions taken."""
+    gradient_norm: Float[Array, ""]
+    priority: Float[Array, ""]
+    intrinsic_reward: Float[Array, ""]
+    skipped: Float[Array, ""]
+    """Updates left out so far because they were not finite."""
+
+
+class LearnerState(NamedTuple):
+    network: RecurrentQNetwork
+    target: RecurrentQNetwork
+    optimiser: Any
+    scales: scaling.ReturnStatistics
+    novelty: NoveltyState | None
+    """Of random network distillation; None without an intrinsic head."""
+    updates: Int[Array, ""]
+    skipped: Int[Array, ""]
+
+
+class Learner(NamedTuple):
+    init: Callable[[Key], LearnerState]
+    update: Callable[
+        [LearnerState, Step, CoreState, Float[Array, "N"]],
+        tuple[LearnerState, Float[Array, "N"], Metrics],
+    ]
+    """(state, steps [N, P + T], core [N], weights) -> (state, priorities, metrics)."""
+    witness: Callable[[LearnerState, Step, Float[Array, "L B H"]], LearnerState]
+    """Takes in what actors report: a block of steps and the values they saw."""
+    greedy: Callable[[LearnerState], tuple[RecurrentQNetwork, Float[Array, "H"]]]
+    """What actors act by: newest parameters and return scales."""
+    no_metrics: Callable[[], Metrics]
+
+
+class Errors(NamedTuple):
+    """Of a batch of N sequences with T - 1 transitions each."""
+
+    td: Float[Array, "N T H"]
+    targets: Float[Array, "N T H"]
+    q_taken: Float[Array, "N T H"]
+
+
+def make_learner(
+    make_network: Callable[[Key], RecurrentQNetwork],
+    optimiser: optax.GradientTransformation,
+    rules: Rules,
+    *,
+    target_interval: int,
+    novelty: Novelty | None = None,
+) -> Learner:
+    """A learner of `rules.heads`; an intrinsic head needs `novelty`."""
+
+    def init(key: Key) -> LearnerState:
+        network_key, novelty_key = jax.random.split(key)
+        network = make_network(network_key)
+        zero = jnp.zeros((), jnp.int32)
+        return LearnerState(
+            network=network,
+            target=network,
+            optimiser=optimiser.init(network),
+            scales=scaling.init(len(rules.heads)),
+            novelty=novelty.init(novelty_key) if novelty else None,
+            updates=zero,
+            skipped=zero,
+        )
+
+    def update(
+        state: LearnerState, steps: Step, core: CoreState, weights: Float[Array, "N"]
+    ) -> tuple[LearnerState, Float[Array, "N"], Metrics]:
+        trained = jax.tree.map(lambda leaf: leaf[:, rules.prefix :], steps)
+        rewards, surprise, novelty_state = head_rewards(novelty, state, trained, rules)
+
+        def loss_of(network: RecurrentQNetwork):
+            q = unroll(network, steps, core, rules.prefix)
+            q_target = jax.lax.stop_gradient(
+                unroll(state.target, steps, core, rules.prefix)
+            )
+            errors = sequence_errors(q, q_target, trained, rewards, rules)
+            batch = batch_statistics(trained, rewards, errors.targets, rules)
+            sigma = scaling.used_scale(state.scales, batch)
+            scaled = errors.td / sigma.reshape(1, 1, -1)
+            losses = 0.5 * jnp.sum(jnp.square(scaled), axis=(1, 2))
+            return jnp.mean(weights * losses), (errors, scaled, sigma, batch)
+
+        (loss, (errors, scaled, sigma, batch)), gradient = jax.value_and_grad(
+            loss_of, has_aux=True
+        )(state.network)
+        norm = optax.global_norm(gradient)
+        changes, optimised = optimiser.update(gradient, state.optimiser, state.network)
+        network = jax.tree.map(jnp.add, state.network, changes)
+        updates = state.updates + 1
+        learned = state._replace(
+            network=network,
+            target=_choose(updates % target_interval == 0, network, state.target),
+            optimiser=optimised,
+            # Actors see no intrinsic reward, so its scale is learned here.
+            scales=merge_scales(state.scales, batch, rules.heads, source="intrinsic"),
+            novelty=novelty_state,
+            updates=updates,
+        )
+        # One update that is not finite would spoil all that follow: it is left out.
+        finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.all(jnp.isfinite(surprise))
+        state = _choose(finite, learned, state._replace(skipped=state.skipped + 1))
+        sizes = jnp.mean(jnp.abs(scaled), axis=2)
+        priorities = jax.vmap(lambda row: sequence_priority(row, rules.priority_mix))(sizes)
+        metrics = Metrics(
+            loss=loss,
+            td_error=jnp.mean(jnp.abs(errors.td), axis=(0, 1)),
+            scale=sigma,
+            value=jnp.mean(errors.q_taken, axis=(0, 1)),
+            gradient_norm=norm,
+            priority=jnp.mean(priorities),
+            intrinsic_reward=jnp.mean(surprise),
+            skipped=state.skipped.astype(jnp.float32),
+        )
+        return state, priorities, metrics
+
+    def witness(
+        state: LearnerState, steps: Step, values: Float[Array, "L B H"]
+    ) -> LearnerState:
+        block = block_statistics(steps, values, rules)
+        scales = merge_scales(state.scales, block, rules.heads, source="extrinsic")
+        return state._replace(scales=scales)
+
+    def greedy(state: LearnerState) -> tuple[RecurrentQNetwork, Float[Array, "H"]]:
+        return state.network, scaling.used_scale(state.scales, state.scales)
+
+    def no_metrics() -> Metrics:
+        nothing, row = jnp.float32(jnp.nan), jnp.full(len(rules.heads), jnp.nan)
+        return Metrics(nothing, row, row, row, nothing, nothing, nothing, nothing)
+
+    return Learner(init, update, witness, greedy, no_metrics)
+
+
+def unroll(
+    network: RecurrentQNetwork, steps: Step, core: CoreState, prefix: int
+) -> Float[Array, "N T H A"]:
+    """Q-values of the trained steps of each sequence; the prefix carries no gradient."""
+    inputs = Inputs(steps.observation, steps.previous_action, steps.reward, steps.is_first)
+
+    def one(inputs: Inputs, core: CoreState) -> Float[Array, "T H A"]:
+        burn_in = jax.tree.map(lambda leaf: leaf[:prefix], inputs)
+        trained = jax.tree.map(lambda leaf: leaf[prefix:], inputs)
+        if prefix:
+            _, core = jax.lax.stop_gradient(network).unroll(burn_in, core)
+        return network.unroll(trained, jax.lax.stop_gradient(core))[0]
+
+    return jax.vmap(one)(inputs, core)
+
+
+def head_rewards(
+    novelty: Novelty | None, state: LearnerState, steps: Step, rules: Rules
+) -> tuple[Float[Array, "N T H"], Float[Array, "N T"], NoveltyState | None]:
+    """What each head earns for each transition, and the novelty learner's next state."""
+    arrived = steps.reward[:, 1:]
+    surprise, novelty_state = jnp.zeros_like(arrived), state.novelty
+    if novelty is not None and state.novelty is not None:
+        novelty_state, surprise = novelty.update(state.novelty, steps.observation[:, 1:])
+        # The first observation of an episode is not what the last action led to.
+        surprise = jnp.where(steps.is_first[:, 1:], 0.0, surprise)
+    sources = {"extrinsic": arrived, "intrinsic": surprise}
+    rewards = jnp.stack([sources[head.source] for head in rules.heads], axis=-1)
+    return rewards, surprise, novelty_state
+
+
+def sequence_errors(
+    q: Float[Array, "N T H A"],
+    q_target: Float[Array, "N T H A"],
+    steps: Step,
+    rewards: Float[Array, "N T-1 H"],
+    rules: Rules,
+) -> Errors:
+    """TD errors of every head on every transition of every sequence."""
+    cutting = jnp.array([head.cut_traces for head in rules.heads])
+
+    def one(q, q_target, steps: Step, rewards) -> Errors:
+        values = double_q_values(q, q_target)[1:]
+        traces = greedy_traces(q[1:], steps.action[1:], cutting)
+        taken = jnp.take_along_axis(q, steps.action.reshape(-1, 1, 1), axis=-1)[:-1, :, 0]
+        columns = []
+        for h, head in enumerate(rules.heads):
+            ends = episode_ends(
+                steps.terminated[1:],
+                steps.truncated[1:],
+                head.discount,
+                timeout_is_terminal=rules.timeout_is_terminal,
+            )
+            target = n_step_targets(
+                rewards[:, h], ends, values[:, h], traces[:, h], rules.n_step
+            )
+            columns.append((td_errors(taken[:, h], target, ends), target))
+        td, targets = (jnp.stack(column, axis=-1) for column in zip(*columns, strict=True))
+        return Errors(td, targets, taken)
+
+    flags = steps._replace(observation=None)
+    return jax.vmap(one)(q, q_target, flags, rewards)
+
+
+def first_priorities(
+    steps: Step,
+    q_taken: Float[Array, "T B"],
+    values: Float[Array, "T B"],
+    scale: Float[Array, ""],
+    rules: Rules,
+) -> Float[Array, "B"]:
+    """Priorities of new sequences from the actors' own Q-values, by the extrinsic head."""
+
+    def one(steps: Step, q_taken, values) -> Float[Array, ""]:
+        ends = episode_ends(
+            steps.terminated[1:],
+            steps.truncated[1:],
+            rules.heads[0].discount,
+            timeout_is_terminal=rules.timeout_is_terminal,
+        )
+        always = jnp.ones(len(values) - 1, bool)
+        target = n_step_targets(steps.reward[1:], ends, values[1:], always, rules.n_step)
+        errors = td_errors(q_taken[:-1], target, ends)
+        return sequence_priority(errors / scale, rules.priority_mix)
+
+    return jax.vmap(one, in_axes=1)(steps, q_taken, values)
+
+
+def batch_statistics(
+    steps: Step,
+    rewards: Float[Array, "N T-1 H"],
+    targets: Float[Array, "N T-1 H"],
+    rules: Rules,
+) -> scaling.ReturnStatistics:
+    """Of a replayed batch, with targets for returns."""
+    ended = steps.terminated[:, 1:]
+    if rules.timeout_is_terminal:
+        ended = jnp.logical_or(ended, steps.truncated[:, 1:])
+    gamma = jnp.array([head.discount for head in rules.heads])
+    discounts = jnp.where(ended[..., None], 0.0, gamma.reshape(1, 1, -1))
+    rows = (x.reshape(-1, len(rules.heads)).T for x in (rewards, discounts, targets))
+    return scaling.measure(*rows)
+
+
+def block_statistics(
+    steps: Step, values: Float[Array, "L B H"], rules: Rules
+) -> scaling.ReturnStatistics:
+    """Of a fresh block [L, B]; beyond its end the actors' values stand in for returns."""
+    ended = jnp.logical_or(steps.terminated, steps.truncated)
+
+    def of(head: Head, tail: Float[Array, "B"]):
+        discounts = jnp.where(ended, 0.0, head.discount)
+        returns = jax.vmap(scaling.discounted_returns, in_axes=(1, 1, 0))(
+            steps.reward, discounts, tail
+        )
+        return steps.reward.reshape(-1), discounts.reshape(-1), returns.reshape(-1)
+
+    rows = [of(head, values[-1, :, h]) for h, head in enumerate(rules.heads)]
+    return scaling.measure(*(jnp.stack(column) for column in zip(*rows, strict=True)))
+
+
+def merge_scales(
+    old: scaling.ReturnStatistics,
+    new: scaling.ReturnStatistics,
+    heads: tuple[Head, ...],
+    source: str,
+) -> scaling.ReturnStatistics:
+    """Merges statistics into the heads of one source of reward; others stay as they are."""
+    counted = jnp.array([float(head.source == source) for head in heads])
+    counted_only = scaling.ReturnStatistics(
+        *(moments._replace(count=moments.count * counted) for moments in new)
+    )
+    return scaling.update(old, counted_only, heads)
+
+
+def _choose(condition: Bool[Array, ""], new, old):
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), new, old)

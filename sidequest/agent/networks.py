@@ -1,0 +1,230 @@
+"""The recurrent Q-network: torso, LSTM, duelling heads (appendix A.2).
+
+    observation ─▶ torso ─▶ linear ─┐
+    previous action, one-hot ───────┼─▶ LSTM ─▶ linear ─▶ heads: Q [H, A]
+    previous reward, log ───────────┘
+
+Everything is for one stream; `vmap` makes batches of streams, and populations of networks.
+A stream never ends: where `is_first` is set, the state of the LSTM, the previous action and
+the previous reward are those of an episode that has gone, and count as 0.
+
+Parameters, LSTM states and Q-values are float32; the products in between are computed in
+`compute_dtype`.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Num
+
+from sidequest.agent.torsos import (
+    ConvolutionShape,
+    Linear,
+    ObservationSpec,
+    Torso,
+    cast,
+    encode,
+    encoded_shape,
+)
+from sidequest.types import Key
+
+
+class Inputs(NamedTuple):
+    """What the network sees at one step, or [T] of them."""
+
+    observation: Num[Array, "..."]
+    previous_action: Int[Array, "*T"]
+    previous_reward: Float[Array, "*T"]
+    is_first: Bool[Array, "*T"]
+
+
+class CoreState(NamedTuple):
+    """Recurrent state of one stream."""
+
+    hidden: Float[Array, "units"]
+    cell: Float[Array, "units"]
+
+
+class LSTM(eqx.Module):
+    """Long short-term memory (Hochreiter & Schmidhuber 1997).
+
+    i, g, f, o = W x + U h + b
+    c' = sigmoid(f) c + sigmoid(i) tanh(g),   h' = sigmoid(o) tanh(c')
+
+    W x + b does not wait for h, so that `project` can do it for all steps at once.
+    """
+
+    inputs: Linear
+    recurrent: Float[Array, "units gates"]
+
+    def __init__(self, key: Key, inputs: int, units: int):
+        # One matrix for [x, h], then cut in two, so that fan-in counts both.
+        whole = Linear(key, inputs + units, 4 * units)
+        # Forget gates start open (b_f = 1): what a step stores outlives the next few,
+        # and so does its gradient (Jozefowicz et al. 2015).
+        bias = whole.bias.at[2 * units : 3 * units].set(1.0)
+        self.inputs = eqx.tree_at(
+            lambda layer: (layer.weight, layer.bias), whole, (whole.weight[:inputs], bias)
+        )
+        self.recurrent = whole.weight[inputs:]
+
+    def project(self, x: Float[Array, "inputs"]) -> Float[Array, "gates"]:
+        """W x + b."""
+        return self.inputs(x)
+
+    def step(
+        self, projection: Float[Array, "gates"], state: CoreState
+    ) -> tuple[Float[Array, "units"], CoreState]:
+        """One step from a projected input."""
+        recurrent = state.hidden.astype(self.recurrent.dtype) @ self.recurrent
+        # Gates and cell in float32: the cell adds up over hundreds of steps.
+        gates = projection.astype(jnp.float32) + recurrent.astype(jnp.float32)
+        i, g, f, o = jnp.split(gates, 4)
+        cell = jax.nn.sigmoid(f) * state.cell + jax.nn.sigmoid(i) * jnp.tanh(g)
+        hidden = jax.nn.sigmoid(o) * jnp.tanh(cell)
+        return hidden, CoreState(hidden, cell)
+
+
+class DuellingHead(eqx.Module):
+    """Q(s, a) = V(s) + A(s, a) - mean_a' A(s, a')   (Wang et al. 2016)."""
+
+    value_hidden: Linear
+    value: Linear
+    advantage_hidden: Linear
+    advantage: Linear
+
+    def __init__(self, key: Key, inputs: int, units: int, num_actions: int):
+        keys = jax.random.split(key, 4)
+        self.value_hidden = Linear(keys[0], inputs, units)
+        self.value = Linear(keys[1], units, 1)
+        self.advantage_hidden = Linear(keys[2], inputs, units)
+        self.advantage = Linear(keys[3], units, num_actions)
+
+    def __call__(
+        self, x: Float[Array, "inputs"], compute_dtype: jnp.dtype
+    ) -> Float[Array, "A"]:
+        """The last layers are in float32: Q-values in the hundreds may differ by tenths,
+        and a bfloat16 has three digits."""
+
+        def hidden(layer: Linear) -> Float[Array, "units"]:
+            return jax.nn.relu(cast(layer, compute_dtype)(x)).astype(jnp.float32)
+
+        with jax.default_matmul_precision("highest"):
+            value = self.value(hidden(self.value_hidden))
+            advantage = self.advantage(hidden(self.advantage_hidden))
+        return value + advantage - jnp.mean(advantage, keepdims=True)
+
+
+class RecurrentQNetwork(eqx.Module):
+    """Q-values of all heads, from what a stream shows step by step."""
+
+    torso: Torso
+    core: LSTM
+    post: Linear
+    heads: DuellingHead
+    """All heads in one: each parameter has a leading axis [H]."""
+    spec: ObservationSpec = eqx.field(static=True)
+    num_actions: int = eqx.field(static=True)
+    compute_dtype: jnp.dtype = eqx.field(static=True)
+    scan_unroll: int = eqx.field(static=True)
+    recurrent: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        key: Key,
+        spec: ObservationSpec,
+        num_actions: int,
+        num_heads: int,
+        *,
+        convolutions: Sequence[ConvolutionShape],
+        torso_units: Sequence[int] = (512,),
+        core_units: int = 512,
+        post_units: int = 256,
+        head_units: int = 256,
+        compute_dtype: str = "float32",
+        scan_unroll: int = 1,
+        recurrent: bool = True,
+    ):
+        """The sizes are the paper's by default.
+
+        Args:
+            convolutions: Such as `default_torso(spec)`; empty for vectors.
+            torso_units: Linear layers between the convolutions and the LSTM.
+            compute_dtype: "float32", or "bfloat16" where there is hardware for it.
+            scan_unroll: Steps of the LSTM in one iteration of its loop.
+            recurrent: If not, the LSTM starts every step from 0: the same network
+                without a memory.
+        """
+        torso_key, core_key, post_key, heads_key = jax.random.split(key, 4)
+        self.torso = Torso(torso_key, encoded_shape(spec), convolutions, torso_units)
+        inputs = self.torso.features + num_actions + 1
+        self.core = LSTM(core_key, inputs, core_units)
+        self.post = Linear(post_key, core_units, post_units)
+        self.heads = eqx.filter_vmap(
+            lambda key: DuellingHead(key, post_units, head_units, num_actions)
+        )(jax.random.split(heads_key, num_heads))
+        self.spec = spec
+        self.num_actions = num_actions
+        self.compute_dtype = jnp.dtype(compute_dtype)
+        self.scan_unroll = scan_unroll
+        self.recurrent = recurrent
+
+    def initial_state(self) -> CoreState:
+        """The state before the first step of a stream."""
+        zeros = jnp.zeros(self.core.recurrent.shape[0])
+        return CoreState(zeros, zeros)
+
+    def step(
+        self, inputs: Inputs, state: CoreState
+    ) -> tuple[Float[Array, "H A"], CoreState]:
+        """One step, for acting."""
+        core = cast(self.core, self.compute_dtype)
+        state = self._reset(inputs.is_first, state)
+        output, state = core.step(self._project(inputs), state)
+        return self._read_out(output), state
+
+    def unroll(
+        self, inputs: Inputs, state: CoreState
+    ) -> tuple[Float[Array, "T H A"], CoreState]:
+        """T steps, for learning; equal to T calls of `step`."""
+        core = cast(self.core, self.compute_dtype)
+
+        def advance(state: CoreState, step: tuple) -> tuple[CoreState, Array]:
+            projection, is_first = step
+            output, state = core.step(projection, self._reset(is_first, state))
+            return state, output
+
+        # Only U h has to wait for the step before; all else is done for all steps at once.
+        steps = jax.vmap(self._project)(inputs), inputs.is_first
+        state, outputs = lax.scan(advance, state, steps, unroll=self.scan_unroll)
+        return jax.vmap(self._read_out)(outputs), state
+
+    def _reset(self, is_first: Bool[Array, ""], state: CoreState) -> CoreState:
+        if not self.recurrent:
+            return self.initial_state()
+        return jax.tree.map(lambda x: jnp.where(is_first, 0.0, x), state)
+
+    def _project(self, inputs: Inputs) -> Float[Array, "gates"]:
+        """All that comes before the recurrent part of the LSTM."""
+        torso, core = cast((self.torso, self.core), self.compute_dtype)
+        features = torso(encode(self.spec, inputs.observation, self.compute_dtype))
+        action = jax.nn.one_hot(inputs.previous_action, self.num_actions)
+        # Rewards are not clipped; the logarithm keeps scores of any size usable.
+        reward = jnp.sign(inputs.previous_reward) * jnp.log1p(
+            jnp.abs(inputs.previous_reward)
+        )
+        before = jnp.append(action, reward)
+        before = jnp.where(inputs.is_first, 0.0, before).astype(self.compute_dtype)
+        return core.project(jnp.concatenate([features, before]))
+
+    def _read_out(self, output: Float[Array, "units"]) -> Float[Array, "H A"]:
+        """All that comes after the LSTM."""
+        post = cast(self.post, self.compute_dtype)
+        features = jax.nn.relu(post(output))
+        return eqx.filter_vmap(
+            lambda head: head(features, self.compute_dtype),
+        )(self.heads)

@@ -1,0 +1,253 @@
+"""Torsos: observations in, feature vectors out; and the layers they are made of.
+
+All layers compute in the dtype of their parameters, so mixed precision is a cast of the
+module (`cast`) before use. Weights start as Haiku's do, which the paper's agent is written
+in: truncated normal with variance 1 / fan-in; biases start at 0.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Num
+
+from sidequest.types import Key
+
+_initialise = jax.nn.initializers.lecun_normal()
+
+
+class ObservationSpec(NamedTuple):
+    """What a network must know about the observations of a game."""
+
+    shape: tuple[int, ...]
+    maximum: float = 1.0
+    """Observations are divided by it."""
+    categories: tuple[int, ...] | None = None
+    """If given, the last axis holds category indices below these counts."""
+
+
+class ConvolutionShape(NamedTuple):
+    """One layer of a convolutional torso, each followed by a ReLU."""
+
+    channels: int
+    kernel: int
+    stride: int = 1
+    padding: Literal["SAME", "VALID"] = "SAME"
+
+
+PAPER_TORSO = (
+    ConvolutionShape(32, kernel=7, stride=4),
+    ConvolutionShape(64, kernel=5, stride=2),
+    ConvolutionShape(128, kernel=5, stride=2),
+    ConvolutionShape(128, kernel=3, stride=1),
+)
+"""For raw Atari frames (appendix A.2). The paper does not print the padding."""
+
+SMALL_TORSO = (ConvolutionShape(16, kernel=3, padding="VALID"),)
+"""For grids of about 10 x 10, as MinAtar's authors use it."""
+
+
+def is_image(spec: ObservationSpec) -> bool:
+    """Whether convolutions make sense: the last of three axes is that of channels."""
+    return len(spec.shape) == 3
+
+
+def is_frame(spec: ObservationSpec) -> bool:
+    """Whether the image is a screen of pixels; a game's grid is far smaller than 32."""
+    return is_image(spec) and min(spec.shape[:2]) >= 32
+
+
+def default_torso(spec: ObservationSpec) -> tuple[ConvolutionShape, ...]:
+    """The paper's convolutions for frames, small ones for grids, none for vectors."""
+    if is_frame(spec):
+        return PAPER_TORSO
+    return SMALL_TORSO if is_image(spec) else ()
+
+
+def encoded_shape(spec: ObservationSpec) -> tuple[int, ...]:
+    """Shape of an observation after `encode`."""
+    if spec.categories is None:
+        return spec.shape
+    return (*spec.shape[:-1], sum(spec.categories))
+
+
+def encode(
+    spec: ObservationSpec, observation: Num[Array, "..."], dtype: jnp.dtype
+) -> Float[Array, "..."]:
+    """Divides by the maximum, or turns category indices into joined one-hot vectors."""
+    if spec.categories is None:
+        return observation.astype(dtype) / jnp.asarray(spec.maximum, dtype)
+    one_hot = [
+        jax.nn.one_hot(observation[..., i], count, dtype=dtype)
+        for i, count in enumerate(spec.categories)
+    ]
+    return jnp.concatenate(one_hot, axis=-1)
+
+
+class Linear(eqx.Module):
+    """y = x W + b, for one vector."""
+
+    weight: Float[Array, "inputs outputs"]
+    bias: Float[Array, "outputs"]
+
+    def __init__(self, key: Key, inputs: int, outputs: int):
+        self.weight = _initialise(key, (inputs, outputs))
+        self.bias = jnp.zeros(outputs)
+
+    def __call__(self, x: Float[Array, "inputs"]) -> Float[Array, "outputs"]:
+        return x.astype(self.weight.dtype) @ self.weight + self.bias
+
+
+class Convolution(eqx.Module):
+    """A two-dimensional convolution of one image, computed in the quickest way."""
+
+    weight: Float[Array, "kernel kernel inputs channels"]
+    bias: Float[Array, "channels"]
+    shape: ConvolutionShape = eqx.field(static=True)
+
+    def __init__(self, key: Key, inputs: int, shape: ConvolutionShape):
+        kernel = (shape.kernel, shape.kernel, inputs, shape.channels)
+        self.weight = _initialise(key, kernel)
+        self.bias = jnp.zeros(shape.channels)
+        self.shape = shape
+
+    def __call__(
+        self, x: Float[Array, "height width inputs"]
+    ) -> Float[Array, "height2 width2 channels"]:
+        height, width, inputs = x.shape
+        kernel, stride = self.shape.kernel, self.shape.stride
+        padding = lax.padtype_to_pads(
+            (height, width), (kernel, kernel), (stride, stride), self.shape.padding
+        )
+        # A few channels leave an accelerator's matrix units idle: on an H200 the paper's
+        # torso takes half the time if the first layer is computed by space_to_depth.
+        if stride > 1 and inputs <= 4:
+            x = space_to_depth_convolution(x, self.weight, stride, padding)
+        # On a CPU, convolutions are slow inside loops and with a population's different
+        # weights (backward, 16 members: 1.7 to 8.8 s against 1.0 s as bands).
+        elif stride == 1 and width * inputs <= 256:
+            x = banded_convolution(x, self.weight, padding)
+        else:
+            x = convolution(x, self.weight, stride, padding)
+        return x + self.bias.reshape(1, 1, -1)
+
+
+def convolution(
+    x: Float[Array, "height width inputs"],
+    weight: Float[Array, "kernel kernel inputs channels"],
+    stride: int,
+    padding: Sequence[tuple[int, int]],
+) -> Float[Array, "height2 width2 channels"]:
+    """The plain convolution."""
+    layout = ("NHWC", "HWIO", "NHWC")
+    strides = (stride, stride)
+    y = lax.conv_general_dilated(
+        x[None], weight, strides, padding, dimension_numbers=layout
+    )
+    return y[0]
+
+
+def space_to_depth_convolution(
+    x: Float[Array, "height width inputs"],
+    weight: Float[Array, "kernel kernel inputs channels"],
+    stride: int,
+    padding: Sequence[tuple[int, int]],
+) -> Float[Array, "height2 width2 channels"]:
+    """The same convolution with stride 1 over tiles of stride x stride pixels.
+
+    The kernel is filled up with zeros to whole tiles; 7 x 7 x 3 with stride 4 becomes
+    2 x 2 x 48, and a frame of 210 x 160 x 3 becomes 54 x 41 x 48.
+    """
+    kernel, _, inputs, channels = weight.shape
+    tiles = -(-kernel // stride)
+    fill = tiles * stride - kernel
+
+    def tile(axis: int) -> tuple[int, int, int]:
+        low, high = padding[axis]
+        outputs = (low + x.shape[axis] + high - kernel) // stride + 1
+        length = (outputs - 1 + tiles) * stride
+        # Negative where the stride leaves pixels over.
+        return low, length - low - x.shape[axis], length // stride
+
+    (top, bottom, rows), (left, right, columns) = tile(0), tile(1)
+    zero = jnp.zeros((), x.dtype)
+    x = lax.pad(x, zero, ((top, bottom, 0), (left, right, 0), (0, 0, 0)))
+    x = x.reshape(rows, stride, columns, stride, inputs)
+    x = x.transpose(0, 2, 1, 3, 4).reshape(rows, columns, -1)
+    weight = jnp.pad(weight, ((0, fill), (0, fill), (0, 0), (0, 0)))
+    weight = weight.reshape(tiles, stride, tiles, stride, inputs, channels)
+    weight = weight.transpose(0, 2, 1, 3, 4, 5).reshape(tiles, tiles, -1, channels)
+    return convolution(x, weight, 1, ((0, 0), (0, 0)))
+
+
+def banded_convolution(
+    x: Float[Array, "height width inputs"],
+    weight: Float[Array, "kernel kernel inputs channels"],
+    padding: Sequence[tuple[int, int]],
+) -> Float[Array, "height2 width2 channels"]:
+    """The same convolution with stride 1 as one matrix product.
+
+    `kernel` neighbouring rows of the image, laid end to end, give one row of the output.
+    The matrix between them is a band: the kernel, shifted by one pixel from each output
+    column to the next. It multiplies many zeros, which for small images is cheaper than
+    gathering patches.
+    """
+    kernel, _, inputs, channels = weight.shape
+    x = jnp.pad(x, (*padding, (0, 0)))
+    height, width = x.shape[0] - kernel + 1, x.shape[1] - kernel + 1
+    shifts = np.stack([np.eye(x.shape[1], width, -j) for j in range(kernel)])
+    band = jnp.einsum("jab,ijkf->iakbf", jnp.asarray(shifts, weight.dtype), weight)
+    rows = x.reshape(x.shape[0], -1)
+    rows = jnp.concatenate([rows[i : i + height] for i in range(kernel)], axis=1)
+    return (rows @ band.reshape(rows.shape[1], -1)).reshape(height, width, channels)
+
+
+class Torso(eqx.Module):
+    """Convolutions, if any, then linear layers; a ReLU after each."""
+
+    convolutions: tuple[Convolution, ...]
+    layers: tuple[Linear, ...]
+    features: int = eqx.field(static=True)
+    """Length of the output."""
+
+    def __init__(
+        self,
+        key: Key,
+        shape: tuple[int, ...],
+        convolutions: Sequence[ConvolutionShape],
+        units: Sequence[int],
+    ):
+        keys = iter(jax.random.split(key, len(convolutions) + len(units)))
+        convolved = []
+        for layer in convolutions:
+            convolved.append(Convolution(next(keys), shape[-1], layer))
+            image = jax.ShapeDtypeStruct(shape, jnp.float32)
+            shape = jax.eval_shape(convolved[-1], image).shape
+        sizes = [math.prod(shape), *units]
+        linear = zip(sizes[:-1], sizes[1:], strict=True)
+        self.convolutions = tuple(convolved)
+        self.layers = tuple(Linear(next(keys), *size) for size in linear)
+        self.features = sizes[-1]
+
+    def __call__(self, x: Float[Array, "..."]) -> Float[Array, "features"]:
+        for layer in self.convolutions:
+            x = jax.nn.relu(layer(x.astype(layer.weight.dtype)))
+        x = x.reshape(-1)
+        for layer in self.layers:
+            x = jax.nn.relu(layer(x))
+        return x
+
+
+def cast(module, dtype: jnp.dtype):
+    """The module with its parameters, and so its computations, in another dtype."""
+    return jax.tree.map(lambda leaf: leaf.astype(dtype), module)
+
+
+def count_parameters(module) -> int:
+    """Number of trainable numbers."""
+    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(module, eqx.is_array)))

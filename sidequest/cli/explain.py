@@ -1,0 +1,212 @@
+"""`sidequest explain`: says in plain English what a variant does, and shows it."""
+
+from __future__ import annotations
+
+import json as jsons
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import FlagCreatePairsOff, Positional, arg, configure
+
+from sidequest.cli import Refusal
+from sidequest.switching.descriptions import (
+    HEADS,
+    MODES,
+    PAPER_VARIANTS,
+    SIGNALS,
+    adapted,
+    describe,
+    listed,
+    summarise,
+)
+from sidequest.switching.variants import EXAMPLE, Variant, parse
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from sidequest.types import Trace
+
+ALLOWED = {"steps": (1, 100_000), "episode": (1, 10_000), "seed": (0, 2**31 - 1)}
+WIDEST = 92  # letters of a line of prose, however wide the terminal
+WARM_UP = 10  # episodes before the example: a share of an episode needs their lengths
+EXPLOIT_LETTER, EXPLORE_LETTER = "·", "X"
+EXPLOIT_STYLE, EXPLORE_STYLE = "white on #2c5f94", "bold white on #b0106f"
+
+
+@configure(FlagCreatePairsOff)
+def explain(
+    variant: Annotated[Positional[str | None], arg(metavar="VARIANT")] = None,
+    *,
+    all: bool = False,
+    json: bool = False,
+    plot: Annotated[Path | None, arg(metavar="FILE")] = None,
+    no_strip: bool = False,
+    steps: int = 400,
+    episode: int = 200,
+    seed: int = 0,
+) -> None:
+    """Says in plain English what a variant does, what it needs, and shows an example.
+
+    The example is played by the real controllers in a made-up game, in which the agent
+    is unsure for a few patches of each episode.
+
+    Args:
+      variant: a name of the paper's grammar, in quotes: 'XU-intra(10,informed,p*,X)'.
+      all: lists the variants of the paper instead, one line each.
+      json: prints the structure for programs, and nothing else.
+      plot: draws the example in detail to this file, .png or .svg.
+      no_strip: leaves out the example in the terminal, which has one letter a step.
+      steps: steps of the example, 1 to 100000.
+      episode: steps of each of its episodes, 1 to 10000.
+      seed: of all random choices of the example, 0 to 2147483647.
+    """
+    if all == (variant is not None):
+        raise Refusal(f"explain takes one variant, such as '{EXAMPLE}', or --all")
+    for name, number in (("steps", steps), ("episode", episode), ("seed", seed)):
+        low, high = ALLOWED[name]
+        if not low <= number <= high:
+            raise Refusal(f"--{name} is {number}; allowed is {low} to {high}")
+    if plot is not None and (variant is None or plot.suffix not in (".png", ".svg")):
+        raise Refusal(f"--plot is {plot}; it takes one variant and a .png or .svg file")
+    if variant is None:
+        print(jsons.dumps(list(_structures()), ensure_ascii=False) if json else catalogue())
+        return
+    chosen = parse(variant)
+    if json:
+        print(jsons.dumps(chosen.as_dict(), ensure_ascii=False))
+    else:
+        print(prose(chosen))
+    shown = not (no_strip or json)
+    if shown or plot is not None:
+        trace = play_example(chosen, steps, episode, seed)
+        if shown:
+            _show(chosen, trace)
+        if plot is not None:
+            _draw(chosen, trace, plot)
+
+
+def _structures() -> Iterator[dict]:
+    for names in PAPER_VARIANTS.values():
+        yield from (parse(name).as_dict() for name in names)
+
+
+def catalogue() -> str:
+    """The variants of the paper, one line each, under their places in the paper."""
+    width = max(len(name) for names in PAPER_VARIANTS.values() for name in names) + 2
+    lines = []
+    for place, names in PAPER_VARIANTS.items():
+        lines += [place, *(f"  {n:<{width}}{summarise(parse(n))}" for n in names), ""]
+    lines += ["From one number to another: a bandit chooses. Exploring means, with"]
+    lines += [f"  {mode:<4}{text}" for mode, text in MODES.items()]
+    return "\n".join(lines)
+
+
+def prose(variant: Variant) -> str:
+    """The sentences, then the heads, signals and arms that the variant needs."""
+    width = min(WIDEST, shutil.get_terminal_size().columns)
+    arms = variant.bandits().items()
+    needs = {
+        "heads": {name: HEADS[name] for name in variant.heads},
+        "signals": {name: SIGNALS[name] for name in variant.signals},
+        "arms": {
+            name: f"{listed(values)}: {adapted(variant, name)}" for name, values in arms
+        },
+    }
+    lines = [str(variant), ""]
+    for sentence in describe(variant):
+        lines.append(textwrap.fill(f"- {sentence}", width, subsequent_indent="  "))
+    lines += ["", "It needs"]
+    for kind, entries in needs.items():
+        for name, meaning in (entries or {"none": ""}).items():
+            lines.append(f"  {kind:<9}{name:<17}{meaning}".rstrip())
+            kind = ""
+    return "\n".join(lines)
+
+
+def example_arms(variant: Variant) -> dict[str, float]:
+    """What the example plays with where a bandit would choose: the second arm.
+
+    It stays the same through the example, and suits episodes of some hundred steps. The
+    mode of whole episodes is left to its bandit: the example has several episodes.
+    """
+    return {name: arms[1] for name, arms in variant.bandits().items() if name != "start"}
+
+
+def play_example(variant: Variant, steps: int, episode: int, seed: int) -> Trace:
+    """The last `steps` steps of a longer stream, which start with an episode's start."""
+    from sidequest.figures.strips import last_steps
+    from sidequest.switching.rehearsal import rehearse
+
+    trace = rehearse(
+        variant,
+        steps=WARM_UP * episode + steps,
+        episode=episode,
+        seed=seed,
+        arms=example_arms(variant),
+    )
+    return last_steps(trace, steps)
+
+
+def _show(variant: Variant, trace: Trace) -> None:
+    """The strip of the example, and the numbers that sum it up."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from sidequest.figures.strips import characteristics
+
+    console = Console(highlight=False)
+    fixed = [f"{name} = {value:g}" for name, value in example_arms(variant).items()]
+    playing = f", played with {' and '.join(fixed)}" if fixed else ""
+    legend = Text.assemble(
+        (f" {EXPLOIT_LETTER} ", EXPLOIT_STYLE),
+        " exploit   ",
+        (f" {EXPLORE_LETTER} ", EXPLORE_STYLE),
+        " explore",
+    )
+    console.print("", f"An example{playing}:", legend, "", sep="\n")
+    for line in strip_lines(trace, console.width):
+        console.print(line, no_wrap=True, crop=False, overflow="ignore")
+    p, median = characteristics(trace)
+    typical = "none" if median != median else f"{median:g} steps"
+    console.print(
+        "",
+        f"p_X    {p:<10.3g}the share of explore steps",
+        f"med_X  {typical:<10}the typical length of an explore period",
+        sep="\n",
+    )
+
+
+def strip_lines(trace: Trace, width: int) -> Iterator[Text]:
+    """One letter a step; an episode starts a new line and says its number."""
+    from rich.text import Text
+
+    margin = "{:<12}{:>6}  "
+    room = max(10, width - len(margin.format("", "")))
+    starts = trace.is_first.nonzero()[0].tolist()
+    for number, start in enumerate(starts, 1):
+        end = starts[number] if number < len(starts) else len(trace.modes)
+        for at in range(start, end, room):
+            title = f"episode {number}" if at == start else ""
+            line = Text(margin.format(title, at - start))
+            for explores in trace.modes[at : min(at + room, end)]:
+                if explores:
+                    line.append(EXPLORE_LETTER, EXPLORE_STYLE)
+                else:
+                    line.append(EXPLOIT_LETTER, EXPLOIT_STYLE)
+            yield line
+
+
+def _draw(variant: Variant, trace: Trace, path: Path) -> None:
+    from sidequest.figures.example import draw_example
+    from sidequest.figures.look import save
+
+    try:
+        save(draw_example(trace, str(variant)), path)
+    except OSError as error:
+        raise Refusal(f"cannot write {path}: {error.strerror}") from error
+    # Standard output may be read by a program that expects nothing else there.
+    print(f"drawn: {path}", file=sys.stderr)
