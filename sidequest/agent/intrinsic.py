@@ -9,7 +9,6 @@ The intrinsic reward of a step is the novelty of the observation it led to, o_{t
 computed when a step is replayed and never stored, since it shrinks as the predictor learns.
 
     frames      every second pixel ─▶ convolutions 32, 64, 64 ─▶ outputs 128
-    grids       small convolutions ─▶ outputs 128
     vectors     linear 128 ─▶ outputs 128
 
 The predictor has one more layer of 128 units before its outputs.
@@ -37,13 +36,6 @@ from sidequest.agent.torsos import (
     is_image,
 )
 from sidequest.types import Key
-
-PAPER_TORSO = (
-    ConvolutionShape(32, kernel=8, stride=4),
-    ConvolutionShape(64, kernel=4, stride=2),
-    ConvolutionShape(64, kernel=3, stride=1),
-)
-"""The paper's, for frames seen at half their size."""
 
 CLIP = 5.0
 """Normalised observations stay within this many standard deviations, as in RND."""
@@ -94,17 +86,12 @@ class Novelty(NamedTuple):
     """Learns from observations [..., *shape]; returns how new they were before that."""
 
 
-def default_convolutions(spec: ObservationSpec) -> tuple[ConvolutionShape, ...]:
-    """The paper's for frames, small ones for grids, none for vectors."""
-    if is_frame(spec):
-        return PAPER_TORSO
-    return SMALL_TORSO if is_image(spec) else ()
-
-
-def prepare(spec: ObservationSpec, observation: Num[Array, "..."]) -> Float[Array, "..."]:
-    """What of an observation is looked at: of frames every second pixel each way."""
-    if is_frame(spec):
-        observation = observation[::2, ::2]
+def prepare(
+    spec: ObservationSpec, observation: Num[Array, "..."], downsampling: int
+) -> Float[Array, "..."]:
+    """What of an observation is looked at: of images every n-th pixel each way."""
+    if is_image(spec):
+        observation = observation[::downsampling, ::downsampling]
     return encode(spec, observation, jnp.dtype("float32"))
 
 
@@ -151,31 +138,40 @@ def make_novelty(
     spec: ObservationSpec,
     optimiser: optax.GradientTransformation,
     *,
+    convolutions: Sequence[ConvolutionShape],
+    downsampling: int = 1,
     units: int = 128,
     compute_dtype: str = "float32",
 ) -> Novelty:
-    """Random network distillation for these observations, 128 units in the paper."""
+    """Random network distillation for these observations.
+
+    Args:
+        spec: What observations look like.
+        optimiser: Of the predictor.
+        convolutions: None for vectors. The paper's for frames have channels 32, 64, 64,
+            kernels 8, 4, 3 and strides 4, 2, 1.
+        downsampling: Look at every n-th pixel each way; 2 in the paper.
+        units: Of linear layers and outputs; 128 in the paper.
+        compute_dtype: As for the Q-network.
+    """
     dtype = jnp.dtype(compute_dtype)
     observation = jax.ShapeDtypeStruct(spec.shape, jnp.uint8)
-    shape = jax.eval_shape(lambda x: prepare(spec, x), observation).shape
+    shape = jax.eval_shape(lambda x: prepare(spec, x, downsampling), observation).shape
     # Without convolutions a target needs a layer of its own, else it would be linear.
-    convolutions = default_convolutions(spec)
     hidden = () if convolutions else (units,)
 
     def init(key: Key) -> NoveltyState:
-        target, predictor = (
-            Embedding(key, shape, convolutions, layers, units)
-            for key, layers in zip(
-                jax.random.split(key), (hidden, (*hidden, units)), strict=True
-            )
-        )
+        target_key, predictor_key = jax.random.split(key)
+        target = Embedding(target_key, shape, convolutions, hidden, units)
+        deeper = (*hidden, units)
+        predictor = Embedding(predictor_key, shape, convolutions, deeper, units)
         nothing = Moments(jnp.zeros(()), jnp.zeros(shape), jnp.ones(shape))
         return NoveltyState(target, predictor, nothing, optimiser.init(predictor))
 
     def flatten(observations: Num[Array, "..."]) -> tuple[tuple[int, ...], Array]:
         batch = observations.shape[: observations.ndim - len(spec.shape)]
         flat = observations.reshape(-1, *spec.shape)
-        return batch, jax.vmap(lambda x: prepare(spec, x))(flat)
+        return batch, jax.vmap(lambda x: prepare(spec, x, downsampling))(flat)
 
     def reward(state: NoveltyState, observations: Num[Array, "..."]) -> Float[Array, "..."]:
         batch, x = flatten(observations)

@@ -152,7 +152,8 @@ class RecurrentQNetwork(eqx.Module):
         """The sizes are the paper's by default.
 
         Args:
-            convolutions: Such as `default_torso(spec)`; empty for vectors.
+            convolutions: Of the torso; none for vectors. The paper's have channels 32, 64,
+                128, 128, kernels 7, 5, 5, 3 and strides 4, 2, 2, 1.
             torso_units: Linear layers between the convolutions and the LSTM.
             compute_dtype: "float32", or "bfloat16" where there is hardware for it.
             scan_unroll: Steps of the LSTM in one iteration of its loop.

@@ -32,7 +32,8 @@ class ObservationSpec(NamedTuple):
 
 
 class ConvolutionShape(NamedTuple):
-    """One layer of a convolutional torso, each followed by a ReLU."""
+    """One layer of a convolutional torso. The paper does not print the padding; SAME is
+    what its library does unless told otherwise."""
 
     channels: int
     kernel: int
@@ -40,33 +41,9 @@ class ConvolutionShape(NamedTuple):
     padding: Literal["SAME", "VALID"] = "SAME"
 
 
-PAPER_TORSO = (
-    ConvolutionShape(32, kernel=7, stride=4),
-    ConvolutionShape(64, kernel=5, stride=2),
-    ConvolutionShape(128, kernel=5, stride=2),
-    ConvolutionShape(128, kernel=3, stride=1),
-)
-"""For raw Atari frames (appendix A.2). The paper does not print the padding."""
-
-SMALL_TORSO = (ConvolutionShape(16, kernel=3, padding="VALID"),)
-"""For grids of about 10 x 10, as MinAtar's authors use it."""
-
-
 def is_image(spec: ObservationSpec) -> bool:
     """Whether convolutions make sense: the last of three axes is that of channels."""
     return len(spec.shape) == 3
-
-
-def is_frame(spec: ObservationSpec) -> bool:
-    """Whether the image is a screen of pixels; a game's grid is far smaller than 32."""
-    return is_image(spec) and min(spec.shape[:2]) >= 32
-
-
-def default_torso(spec: ObservationSpec) -> tuple[ConvolutionShape, ...]:
-    """The paper's convolutions for frames, small ones for grids, none for vectors."""
-    if is_frame(spec):
-        return PAPER_TORSO
-    return SMALL_TORSO if is_image(spec) else ()
 
 
 def encoded_shape(spec: ObservationSpec) -> tuple[int, ...]:

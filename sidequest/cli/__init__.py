@@ -7,6 +7,7 @@ standard error as one message and exit with 2.
 
 import sys
 from importlib import import_module
+from typing import NoReturn
 
 COMMANDS = {
     "explain": "says in plain English what a variant does, and shows it",
@@ -39,9 +40,10 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = tyro.cli(command, args=arguments[1:], prog=f"sidequest {name}")
     except ValueError as error:
-        if getattr(type(error), "is_users_fault", False) or isinstance(error, Refusal):
-            fail(str(error))
-        raise
+        # Faults that the user can mend; any other ValueError is a bug and shows itself.
+        if type(error).__name__ not in USER_FAULTS:
+            raise
+        fail(str(error))
     sys.exit(code)
 
 
@@ -49,7 +51,11 @@ class Refusal(ValueError):
     """What the user asked for cannot be; the message says why and what can."""
 
 
-def fail(message: str) -> None:
+# By name, so that asking does not load what defines them.
+USER_FAULTS = ("Refusal", "VariantError", "ConfigError", "UnknownGame", "RunExists")
+
+
+def fail(message: str) -> NoReturn:
     print(message, file=sys.stderr)
     sys.exit(2)
 

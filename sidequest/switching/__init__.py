@@ -9,4 +9,5 @@ metacontroller  which settings the next episode is played with
 periods         how much, and in what portions, an episode explored
 switch          all of it, batched and stateful, for an agent of your own
 rehearsal       a variant played on a made-up stream, to look at
+descriptions    what a variant does, in plain English
 """

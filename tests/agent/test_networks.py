@@ -1,0 +1,227 @@
+"""The network by hand, by steps, by sequence, and by population."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sidequest.agent.networks import CoreState, Inputs, RecurrentQNetwork
+from sidequest.agent.torsos import ConvolutionShape, ObservationSpec, count_parameters
+
+GRID = ObservationSpec((7, 7, 2), categories=(5, 3))
+PLANES = ObservationSpec((10, 10, 4))
+VECTOR = ObservationSpec((3,), maximum=2.0)
+FRAME = ObservationSpec((40, 33, 3), maximum=255.0)
+ACTIONS, HEADS, STEPS = 4, 3, 9
+
+PAPER_TORSO = (
+    ConvolutionShape(32, kernel=7, stride=4),
+    ConvolutionShape(64, kernel=5, stride=2),
+    ConvolutionShape(128, kernel=5, stride=2),
+    ConvolutionShape(128, kernel=3, stride=1),
+)
+SMALL_TORSO = (ConvolutionShape(5, kernel=3, padding="VALID"),)
+TORSOS = {VECTOR: (), PLANES: SMALL_TORSO, GRID: SMALL_TORSO, FRAME: PAPER_TORSO}
+
+
+def make_network(seed=0, spec=VECTOR, **settings):
+    sizes = dict(torso_units=(12,), core_units=10, post_units=9, head_units=8)
+    return RecurrentQNetwork(
+        jax.random.key(seed),
+        spec,
+        ACTIONS,
+        HEADS,
+        convolutions=TORSOS[spec],
+        **(sizes | settings),
+    )
+
+
+def make_inputs(seed=0, spec=VECTOR, steps=STEPS, first=()):
+    keys = jax.random.split(jax.random.key(seed), 3)
+    highest = 3 if spec.categories else int(spec.maximum) + 1
+    return Inputs(
+        observation=jax.random.randint(keys[0], (steps, *spec.shape), 0, highest),
+        previous_action=jax.random.randint(keys[1], (steps,), 0, ACTIONS),
+        previous_reward=10 * jax.random.normal(keys[2], (steps,)),
+        is_first=jnp.isin(jnp.arange(steps), jnp.array(first, int)),
+    )
+
+
+def make_state(seed=0):
+    hidden, cell = jax.random.normal(jax.random.key(seed), (2, 10))
+    return CoreState(hidden, cell)
+
+
+def at(inputs, t):
+    return jax.tree.map(lambda x: x[t], inputs)
+
+
+def assert_close(ours, theirs, tolerance=1e-5):
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance),
+        ours,
+        theirs,
+    )
+
+
+def test_parameters_of_the_paper_network_by_hand():
+    spec = ObservationSpec((210, 160, 3), maximum=255.0)
+    network = eqx.filter_eval_shape(
+        lambda key: RecurrentQNetwork(key, spec, 18, 2, convolutions=PAPER_TORSO),
+        jax.random.key(0),
+    )
+    convolutions = (
+        (7 * 7 * 3 * 32 + 32)
+        + (5 * 5 * 32 * 64 + 64)
+        + (5 * 5 * 64 * 128 + 128)
+        + (3 * 3 * 128 * 128 + 128)
+    )
+    pre = 14 * 10 * 128 * 512 + 512
+    lstm = (512 + 18 + 1) * 4 * 512 + 512 * 4 * 512 + 4 * 512
+    post = 512 * 256 + 256
+    value = (256 * 256 + 256) + (256 * 1 + 1)
+    advantage = (256 * 256 + 256) + (256 * 18 + 18)
+    expected = convolutions + pre + lstm + post + 2 * (value + advantage)
+    assert expected == 12_126_438
+    assert sum(leaf.size for leaf in jax.tree.leaves(network)) == expected
+
+
+def test_count_parameters():
+    # Torso 3 * 12 + 12; LSTM (12 + 4 + 1 + 10) * 40 + 40; linear 10 * 9 + 9;
+    # heads 3 * (2 * (9 * 8 + 8) + (8 + 1) + (8 * 4 + 4)).
+    assert count_parameters(make_network()) == 48 + 1120 + 99 + 3 * (160 + 9 + 36)
+
+
+def test_one_step_by_numpy():
+    network, inputs, state = make_network(), at(make_inputs(), 0), make_state()
+    q, new = network.step(inputs, state)
+
+    def linear(layer, x):
+        return x @ np.asarray(layer.weight) + np.asarray(layer.bias)
+
+    def sigmoid(x):
+        return 1 / (1 + np.exp(-x))
+
+    reward = float(inputs.previous_reward)
+    features = np.maximum(
+        linear(network.torso.layers[0], np.asarray(inputs.observation) / 2), 0
+    )
+    before = [*np.eye(4)[inputs.previous_action], np.sign(reward) * np.log1p(abs(reward))]
+    gates = linear(network.core.inputs, np.concatenate([features, before]))
+    gates = gates + np.asarray(state.hidden) @ np.asarray(network.core.recurrent)
+    i, g, f, o = np.split(gates, 4)
+    cell = sigmoid(f) * np.asarray(state.cell) + sigmoid(i) * np.tanh(g)
+    hidden = sigmoid(o) * np.tanh(cell)
+    assert_close(new, CoreState(hidden, cell))
+
+    x = np.maximum(linear(network.post, hidden), 0)
+    for h in range(HEADS):
+        head = jax.tree.map(lambda leaf, h=h: leaf[h], network.heads)
+        value = linear(head.value, np.maximum(linear(head.value_hidden, x), 0))
+        hidden_advantage = np.maximum(linear(head.advantage_hidden, x), 0)
+        advantage = linear(head.advantage, hidden_advantage)
+        assert_close(q[h], value + advantage - advantage.mean())
+        # Duelling: the mean over actions is V (methods: and not the maximum).
+        assert_close(q[h].mean(), value[0])
+
+
+@pytest.mark.parametrize("spec", [VECTOR, PLANES, GRID, FRAME])
+@pytest.mark.parametrize("unroll", [1, 4])
+def test_unroll_is_step_by_step(spec, unroll):
+    network = make_network(spec=spec, scan_unroll=unroll)
+    inputs, state = make_inputs(spec=spec, first=(0, 4)), make_state()
+    q, end = network.unroll(inputs, state)
+    assert q.shape == (STEPS, HEADS, ACTIONS)
+    step = eqx.filter_jit(network.step)
+    for t in range(STEPS):
+        q_t, state = step(at(inputs, t), state)
+        assert_close(q[t], q_t)
+    assert_close(end, state)
+
+
+def test_an_episode_that_starts_inside_a_sequence_knows_nothing_of_the_one_before():
+    network, whole = make_network(), make_inputs(first=(4,))
+    q, end = network.unroll(whole, make_state())
+    # Alone, from an empty state, with no previous action and reward.
+    alone = jax.tree.map(lambda x: x[4:], whole)
+    zeroed = alone._replace(
+        previous_action=alone.previous_action.at[0].set(3),
+        previous_reward=alone.previous_reward.at[0].set(1e6),
+    )
+    q_alone, end_alone = network.unroll(zeroed, network.initial_state())
+    assert_close((q[4:], end), (q_alone, end_alone))
+    # No gradient crosses the boundary either.
+    gradient = jax.grad(lambda state: jnp.sum(network.unroll(whole, state)[0][4:]))
+    np.testing.assert_array_equal(gradient(make_state()).cell, 0)
+    gradient = jax.grad(lambda state: jnp.sum(network.unroll(whole, state)[0][:4]))
+    assert np.any(gradient(make_state()).cell != 0)
+
+
+def test_previous_action_and_reward_matter_where_the_episode_goes_on():
+    network, inputs = make_network(), at(make_inputs(), 1)
+    q, _ = network.step(inputs, make_state())
+    for other in (
+        inputs._replace(previous_action=(inputs.previous_action + 1) % ACTIONS),
+        inputs._replace(previous_reward=inputs.previous_reward + 1),
+    ):
+        assert np.any(network.step(other, make_state())[0] != q)
+
+
+def test_without_recurrence_nothing_is_remembered():
+    inputs = make_inputs()
+    forgetful = make_network(recurrent=False)
+    assert_close(
+        forgetful.unroll(inputs, make_state(0))[0],
+        forgetful.unroll(inputs, make_state(1))[0],
+    )
+    q, _ = forgetful.unroll(inputs, make_state())
+    for t in range(STEPS):
+        assert_close(q[t], forgetful.step(at(inputs, t), make_state(t))[0])
+    assert count_parameters(forgetful) == count_parameters(make_network())
+
+
+def test_heads_start_differently():
+    q, _ = make_network().unroll(make_inputs(), make_state())
+    assert len(np.unique(np.round(q[0], 5), axis=0)) == HEADS
+
+
+@pytest.mark.parametrize("spec", [VECTOR, PLANES])
+def test_a_population_is_its_members_apart(spec):
+    networks = [make_network(seed, spec) for seed in range(3)]
+    inputs = [make_inputs(seed, spec, first=(seed,)) for seed in range(3)]
+
+    def stack(members):
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
+
+    @eqx.filter_jit
+    def gradient(network, inputs):
+        return eqx.filter_grad(
+            lambda network: jnp.sum(network.unroll(inputs, make_state())[0] ** 2)
+        )(network)
+
+    together = eqx.filter_jit(eqx.filter_vmap(gradient))(stack(networks), stack(inputs))
+    apart = stack([gradient(*member) for member in zip(networks, inputs, strict=True)])
+    assert_close(together, apart, 1e-4)
+
+
+@pytest.mark.parametrize("spec", [VECTOR, PLANES, GRID, FRAME])
+def test_bfloat16_is_close_to_float32(spec):
+    inputs, state = make_inputs(spec=spec), make_state()
+    exact, exact_end = make_network(spec=spec).unroll(inputs, state)
+    coarse_network = make_network(spec=spec, compute_dtype="bfloat16")
+    coarse, coarse_end = coarse_network.unroll(inputs, state)
+    assert coarse.dtype == coarse_end.cell.dtype == jnp.float32
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(coarse_network))
+    assert_close((coarse, coarse_end), (exact, exact_end), 0.05)
+
+
+def test_forget_gates_start_open():
+    bias = np.split(np.asarray(make_network().core.inputs.bias), 4)
+    assert [list(np.unique(gate)) for gate in bias] == [[0], [0], [1], [0]]
+
+
+def test_a_reward_of_any_size_gives_finite_values():
+    inputs = at(make_inputs(), 0)._replace(previous_reward=jnp.float32(-1e30))
+    q, _ = make_network().step(inputs, make_state())
+    assert np.all(np.isfinite(q))

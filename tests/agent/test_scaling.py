@@ -1,0 +1,151 @@
+"""Scales by hand, moments by NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sidequest.agent import scaling
+from sidequest.agent.heads import make_heads
+
+HEADS = make_heads(("intrinsic",))
+
+
+def measure(reward, discount, returns):
+    """Statistics of one head."""
+    columns = (np.float32(x).reshape(1, -1) for x in (reward, discount, returns))
+    return scaling.measure(*(jnp.asarray(x) for x in columns))
+
+
+def scale_of(reward, discount, returns):
+    return float(scaling.return_scale(measure(reward, discount, returns))[0])
+
+
+def random_batch(seed, shape=(2, 200), factor=1.0):
+    rng = np.random.default_rng(seed)
+    discount = np.where(rng.random(shape) < 0.05, 0.0, 0.997)
+    reward, returns = factor * rng.normal(1.0, 2.0, (2, *shape))
+    return [jnp.asarray(x, jnp.float32) for x in (reward, discount, returns)]
+
+
+def test_scale_by_hand():
+    # Var[r] = 1, Var[gamma] = 0.16, E[G^2] = (9 + 1) / 2
+    scale = scale_of([0, 2, 0, 2], [0.8, 0.8, 0, 0], [3, 1, 3, -1])
+    np.testing.assert_allclose(scale, np.sqrt(1 + 0.16 * 5), rtol=1e-6)
+
+
+def test_the_formula_in_numpy():
+    reward, discount, returns = random_batch(0)
+    ours = scaling.return_scale(scaling.measure(reward, discount, returns))
+    theirs = np.sqrt(
+        np.var(reward, 1) + np.var(discount, 1) * np.mean(np.square(returns), 1)
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_a_reward_that_never_varies_leaves_the_floor():
+    # 1000 a step for ever: E[r^2] - E[r]^2 in float32 would say anything up to 0.3.
+    batch = measure(np.full(777, 1000.1), np.full(777, 0.997), np.full(777, 3e5))
+    running = scaling.init(1)
+    for _ in range(50):
+        running = scaling.update(running, batch, HEADS[:1])
+    used = scaling.used_scale(running, batch)
+    np.testing.assert_allclose(used, scaling.FLOOR)
+
+
+def test_scale_grows_with_the_rewards():
+    once, tenfold = (
+        scaling.return_scale(scaling.measure(reward, discount, returns))
+        for reward, discount, returns in (random_batch(0), random_batch(0, factor=10.0))
+    )
+    np.testing.assert_allclose(tenfold, 10 * once, rtol=1e-4)
+
+
+def test_variance_of_a_discount_that_is_sometimes_0():
+    # gamma in {g, 0} at rate q: Var = g^2 q (1 - q)
+    discount = np.full(1000, 0.997)
+    discount[:10] = 0.0
+    statistics = measure(np.zeros(1000), discount, np.zeros(1000))
+    expected = 0.997**2 * 0.01 * 0.99
+    np.testing.assert_allclose(statistics.discount.variance, expected, rtol=1e-4)
+
+
+def test_before_any_reward_the_floor_holds():
+    running, batch = scaling.init(2), scaling.measure(*random_batch(0, factor=0.0))
+    np.testing.assert_allclose(scaling.return_scale(running), 0.0)
+    np.testing.assert_allclose(scaling.used_scale(running, batch), scaling.FLOOR)
+
+
+def test_the_first_large_reward_is_scaled_by_its_own_batch():
+    quiet = measure(np.zeros(100_000), np.full(100_000, 0.997), np.zeros(100_000))
+    running = scaling.update(scaling.init(1), quiet, HEADS[:1])
+    reward = np.zeros(100)
+    reward[50] = 1000.0
+    batch = measure(reward, np.full(100, 0.997), np.zeros(100))
+    own = scaling.return_scale(batch)
+    np.testing.assert_allclose(scaling.used_scale(running, batch), own)
+    np.testing.assert_allclose(own, np.std(reward), rtol=1e-5)
+
+
+def test_merged_batches_are_one_large_batch():
+    batches = [random_batch(seed, (2, 10 + 90 * seed), seed + 1.0) for seed in range(5)]
+    running = scaling.init(2)
+    for batch in batches:
+        running = scaling.update(running, scaling.measure(*batch), make_heads(("twin",)))
+    whole = scaling.measure(*(jnp.concatenate(x, 1) for x in zip(*batches, strict=True)))
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4), running, whole)
+
+
+def test_merging_stays_exact_over_billions_of_steps():
+    # Mean 100, variance 1: sums of squares would have lost the variance long ago.
+    batch = scaling.Moments(jnp.float32(1e6), jnp.float32(100.0), jnp.float32(1.0))
+
+    def step(running, _):
+        return scaling.merge(running, batch), None
+
+    zero = jnp.zeros(())
+    start = scaling.Moments(zero, zero, zero)
+    running, _ = jax.lax.scan(step, start, None, length=5_000)
+    np.testing.assert_allclose(running, (5e9, 100.0, 1.0), rtol=1e-4)
+
+
+def test_recent_statistics_forget_and_the_others_do_not():
+    # Both heads see rewards of scale 1 for 10^6 steps, then of scale 0.01 for 10^7.
+    def flat(scale):
+        x = jnp.tile(jnp.array([-scale, scale]), (2, 50_000))
+        return scaling.measure(x, jnp.full_like(x, 0.997), jnp.zeros_like(x))
+
+    running = scaling.init(2)
+    for _ in range(10):
+        running = scaling.update(running, flat(1.0), HEADS)
+    np.testing.assert_allclose(scaling.return_scale(running), [1.0, 1.0], rtol=1e-5)
+    for _ in range(100):
+        running = scaling.update(running, flat(0.01), HEADS)
+    extrinsic, intrinsic = scaling.return_scale(running)
+    np.testing.assert_allclose(extrinsic, np.sqrt(1 / 11), rtol=1e-2)
+    # A tenth goes with every 10^5 steps.
+    np.testing.assert_allclose(intrinsic, np.sqrt(0.9**100 + 0.01**2), rtol=1e-2)
+
+
+def test_a_head_without_news_keeps_its_statistics():
+    running = scaling.update(scaling.init(2), scaling.measure(*random_batch(0)), HEADS)
+    same = scaling.update(running, scaling.init(2), HEADS)
+    jax.tree.map(np.testing.assert_allclose, same, running)
+
+
+@pytest.mark.parametrize("monster", [1e30, -1e38, np.inf, np.nan])
+def test_monsters_leave_finite_statistics(monster):
+    reward = np.zeros(100)
+    reward[3] = monster
+    batch = measure(reward, np.full(100, 0.997), reward)
+    running = scaling.update(scaling.init(1), batch, HEADS[:1])
+    assert np.all(np.isfinite(np.stack(jax.tree.leaves(running))))
+    assert np.isfinite(scaling.used_scale(running, batch))
+
+
+def test_returns_by_hand():
+    # From behind: 3 + 0.5 * 8 = 7; 2, as the episode ends there; 1 + 0.5 * 2 = 2
+    returns = scaling.discounted_returns(
+        jnp.array([1.0, 2.0, 3.0]), jnp.array([0.5, 0.0, 0.5]), jnp.float32(8.0)
+    )
+    np.testing.assert_allclose(returns, [2.0, 2.0, 7.0])

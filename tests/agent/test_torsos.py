@@ -1,0 +1,133 @@
+"""Layers agree with plain ones; observations are encoded as their spec says."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from sidequest.agent import torsos
+from sidequest.agent.torsos import (
+    Convolution,
+    ConvolutionShape,
+    ObservationSpec,
+    Torso,
+    encode,
+    encoded_shape,
+    is_image,
+)
+
+FLOAT = jnp.dtype("float32")
+
+PAPER_TORSO = [
+    ConvolutionShape(*layer)
+    for layer in zip((32, 64, 128, 128), (7, 5, 5, 3), (4, 2, 2, 1), strict=True)
+]
+
+
+def plain(x, layer):
+    """The convolution by its definition, as XLA has it."""
+    stride, padding = layer.shape.stride, layer.shape.padding
+    y = lax.conv_general_dilated(
+        x[None],
+        layer.weight,
+        (stride, stride),
+        padding,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
+    return y[0] + layer.bias.reshape(1, 1, -1)
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize(
+    "size, kernel, stride",
+    [
+        ((210, 160, 3), 7, 4),  # the paper's first layer
+        ((105, 80, 3), 8, 4),  # the first layer of RND
+        ((9, 8, 1), 3, 2),
+        ((11, 13, 4), 2, 3),  # a stride that skips pixels
+        ((10, 10, 4), 3, 1),  # as bands, below
+        ((7, 7, 26), 3, 1),
+        ((7, 5, 2), 4, 1),
+        ((14, 10, 128), 3, 1),  # plain
+    ],
+)
+def test_every_way_to_convolve_is_the_plain_one(size, kernel, stride, padding):
+    key, bias_key, image_key = jax.random.split(jax.random.key(0), 3)
+    shape = ConvolutionShape(6, kernel, stride, padding)
+    layer = Convolution(key, size[-1], shape)
+    layer = eqx.tree_at(lambda x: x.bias, layer, jax.random.normal(bias_key, (6,)))
+    x = jax.random.normal(image_key, size)
+    np.testing.assert_allclose(layer(x), plain(x, layer), rtol=1e-5, atol=1e-5)
+
+    def gradient(f):
+        return jax.grad(lambda layer: jnp.sum(jnp.sin(f(layer))))(layer)
+
+    ours, theirs = gradient(lambda y: y(x)), gradient(lambda y: plain(x, y))
+    np.testing.assert_allclose(ours.weight, theirs.weight, rtol=1e-3, atol=1e-3)
+    assert ours.weight.shape == (kernel, kernel, size[-1], 6)
+
+
+def test_the_first_layer_of_the_paper_is_computed_as_space_to_depth(monkeypatch):
+    used = []
+
+    def spy(name):
+        original = getattr(torsos, name)
+
+        def convolve(*args):
+            used.append(name)
+            return original(*args)
+
+        monkeypatch.setattr(torsos, name, convolve)
+
+    spy("space_to_depth_convolution")
+    spy("banded_convolution")
+    key = jax.random.key(0)
+    eqx.filter_eval_shape(Torso, key, (210, 160, 3), PAPER_TORSO, ())
+    assert used == ["space_to_depth_convolution"]
+    Torso(key, (10, 10, 4), [ConvolutionShape(16, 3)], ())
+    assert used == ["space_to_depth_convolution", "banded_convolution"]
+
+
+def test_sizes_of_the_paper_torso():
+    # Rows 210 / 4 = 53, / 2 = 27, / 2 = 14, 14; columns 160 / 4 = 40, 20, 10, 10.
+    torso = eqx.filter_eval_shape(
+        Torso, jax.random.key(0), (210, 160, 3), PAPER_TORSO, (512,)
+    )
+    assert torso.layers[0].weight.shape == (14 * 10 * 128, 512)
+    assert torso.features == 512
+
+
+def test_images_have_an_axis_of_channels():
+    shapes = [(210, 160, 3), (10, 10, 4), (8, 8), (4,)]
+    assert [is_image(ObservationSpec(shape)) for shape in shapes] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_a_torso_without_layers_lays_the_observation_flat():
+    torso = Torso(jax.random.key(0), (2, 3), (), ())
+    np.testing.assert_array_equal(torso(jnp.arange(6.0).reshape(2, 3)), [0, 1, 2, 3, 4, 5])
+
+
+def test_numbers_are_divided_by_their_maximum():
+    spec = ObservationSpec((2,), maximum=255.0)
+    encoded = encode(spec, jnp.array([255, 51], jnp.uint8), FLOAT)
+    np.testing.assert_allclose(encoded, [1.0, 0.2])
+
+
+def test_categories_become_one_hot_vectors():
+    spec = ObservationSpec((2, 2), maximum=9.0, categories=(3, 2))
+    encoded = encode(spec, jnp.array([[0, 1], [2, 0]], jnp.uint8), FLOAT)
+    np.testing.assert_array_equal(encoded, [[1, 0, 0, 0, 1], [0, 0, 1, 1, 0]])
+    assert encoded.shape == encoded_shape(spec)
+
+
+def test_weights_start_with_variance_one_over_fan_in():
+    layer = torsos.Linear(jax.random.key(0), 400, 300)
+    np.testing.assert_allclose(np.std(layer.weight), 1 / 20, rtol=0.02)
+    np.testing.assert_array_equal(layer.bias, 0)

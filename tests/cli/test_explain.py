@@ -1,0 +1,251 @@
+"""`sidequest explain`: what it prints, draws and refuses."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import sidequest
+from sidequest.cli import main
+from sidequest.cli.explain import example_arms, strip_lines
+from sidequest.switching.descriptions import PAPER_VARIANTS, describe, summarise
+from sidequest.types import Trace
+
+KEYS = [
+    "name",
+    "mode",
+    "granularity",
+    "explore",
+    "trigger",
+    "exploit",
+    "start",
+    "heads",
+    "signals",
+    "bandits",
+]
+NAMES = [name for names in PAPER_VARIANTS.values() for name in names]
+
+
+def run(capsys, *arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of `sidequest explain …`."""
+    with pytest.raises(SystemExit) as caught:
+        main(["explain", *arguments])
+    printed = capsys.readouterr()
+    return caught.value.code or 0, printed.out, printed.err
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "xu-intra(10, informed, p*, x)",
+            {
+                "name": "XU-intra(10,informed,p*,X)",
+                "mode": "XU",
+                "granularity": "intra",
+                "explore": "10",
+                "trigger": "informed",
+                "exploit": "p*",
+                "start": "X",
+                "heads": ["extrinsic"],
+                "signals": ["reward", "discount", "value"],
+                "bandits": [{"name": "exploit", "arms": [0.1, 0.01, 0.001, 0.0001]}],
+            },
+        ),
+        (
+            "XI-intra(*,informed:variance,0.01,G)",
+            {
+                "name": "XI-intra(*,informed:variance,0.01,G)",
+                "mode": "XI",
+                "granularity": "intra",
+                "explore": "*",
+                "trigger": "informed:variance",
+                "exploit": "0.01",
+                "start": "G",
+                "heads": ["extrinsic", "intrinsic", "twin"],
+                "signals": ["value_variance"],
+                "bandits": [{"name": "explore", "arms": [1, 10, 100]}],
+            },
+        ),
+        (
+            "Xγ-episode-level-*",
+            {
+                "name": "Xγ-episode-level-*",
+                "mode": "Xγ",
+                "granularity": "episode",
+                "explore": None,
+                "trigger": None,
+                "exploit": None,
+                "start": "*",
+                "heads": ["extrinsic", "short"],
+                "signals": [],
+                "bandits": [{"name": "start", "arms": [0, 1]}],
+            },
+        ),
+    ],
+)
+def test_json_is_the_structure_and_nothing_else(capsys, name, expected):
+    code, out, err = run(capsys, name, "--json")
+    assert (code, err) == (0, "")
+    structure = json.loads(out)
+    assert list(structure) == KEYS
+    assert structure == expected
+
+
+def test_all_lists_every_variant_once_and_each_name_is_canonical(capsys):
+    code, out, _ = run(capsys, "--all")
+    assert code == 0
+    listed = [line.split()[0] for line in out.splitlines() if line.startswith("  X")]
+    listed = [name for name in listed if "-" in name]
+    assert listed == NAMES
+    assert len(set(NAMES)) == len(NAMES)
+    assert [str(sidequest.parse(name)) for name in listed] == listed
+    for mode in ("XU", "XI"):
+        for baseline in ("experiment-level-X", "experiment-level-G", "step-level-0.01"):
+            assert f"{mode}-{baseline}" in listed
+        assert f"{mode}-episode-level-*" in listed
+        assert f"{mode}-intra(10,informed,p*,X)" in listed
+
+
+def test_all_as_json_is_the_same_list(capsys):
+    _, out, _ = run(capsys, "--all", "--json")
+    assert [structure["name"] for structure in json.loads(out)] == NAMES
+
+
+def test_nonsense_exits_with_2_and_a_caret_under_the_fault(capsys):
+    code, out, err = run(capsys, "XU-intra(10,blnd,p*,X)")
+    assert (code, out) == (2, "")
+    shown, caret = err.splitlines()[1:3]
+    assert shown[caret.index("^") :] == "blnd,p*,X)"
+    assert "blind" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "--all"),
+        (["XU-step-level-0.1", "--all"], "--all"),
+        (["XU-step-level-0.1", "--steps", "0"], "1 to 100000"),
+        (["XU-step-level-0.1", "--episode", "10001"], "1 to 10000"),
+        (["XU-step-level-0.1", "--seed", "-1"], "0 to 2147483647"),
+        (["XU-step-level-0.1", "--plot", "strip.pdf"], ".png or .svg"),
+        (["--all", "--plot", "strip.png"], "one variant"),
+    ],
+)
+def test_what_cannot_be_is_refused(capsys, arguments, says):
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+def test_help_names_every_option_with_a_text(capsys):
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    rows = [line.strip("│ ").split() for line in out.splitlines()]
+    texts = {words[0]: words[1:] for words in rows if words}
+    for option in ("all", "json", "plot", "no-strip", "steps", "episode", "seed"):
+        assert len(texts[f"--{option}"]) > 5, f"--{option} has no text"
+    assert len(texts["VARIANT"]) > 5
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--all"], ["XU-step-level-0.1", "--json"], ["XU-step-level-0.1", "--no-strip"]],
+)
+def test_text_alone_does_not_load_jax(arguments):
+    program = (
+        "import sys; from sidequest.cli import main\n"
+        f"try: main(['explain', *{arguments!r}])\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert not {'jax', 'matplotlib'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+def test_prose_names_each_choice():
+    text = " ".join(describe(sidequest.parse("XI-intra(10,informed,p*,X)")))
+    for part in (
+        "intrinsic reward",
+        "inside episodes",
+        "value promise",
+        "lasts 10 steps",
+        "starts in explore mode",
+        "target rate from 0.1, 0.01, 0.001, 0.0001",
+    ):
+        assert part in text
+    blind = " ".join(describe(sidequest.parse("XU-intra(1,blind,5%,G)")))
+    assert "lasts 1 step." in blind and "after 5% of an episode" in blind
+    both = " ".join(describe(sidequest.parse("XI-step-level-0.01")))
+    assert "uniformly random" in both and "together" in both
+    coin = " ".join(describe(sidequest.parse("XU-intra(=,blind,0.01,G)")))
+    assert "probability of 0.01" in coin and "symmetric" in coin
+
+
+def test_the_text_says_what_the_variant_does_and_needs(capsys):
+    name = "XI-intra(10,informed:mismatch,p*,X)"
+    code, out, _ = run(capsys, name, "--no-strip")
+    assert code == 0 and "episode 1" not in out
+    title, _, *lines = out.splitlines()
+    assert title == name
+    assert " ".join(describe(sidequest.parse(name)))[:40] in " ".join(lines)
+    needs = [line.split()[:2] for line in lines[lines.index("It needs") + 1 :]]
+    assert needs[0] == ["heads", "extrinsic"]
+    assert [words[0] for words in needs[1:3]] == ["intrinsic", "twin"]
+    assert needs[3:] == [["signals", "action_mismatch"], ["arms", "exploit"]]
+    assert "0.1, 0.01, 0.001, 0.0001: the target rate" in out
+
+
+def test_different_variants_read_differently():
+    switching = [name for name in NAMES if not name.startswith(("XI", "XS", "Xγ"))]
+    lines = [summarise(sidequest.parse(name)) for name in switching]
+    assert len(set(lines)) == len(lines)
+    texts = [" ".join(describe(sidequest.parse(name))) for name in NAMES]
+    assert len(set(texts)) == len(texts)
+
+
+def test_the_strip_has_one_letter_a_step_and_a_line_an_episode():
+    modes = np.array([False] * 3 + [True] * 12 + [False, True])
+    first = np.zeros(17, bool)
+    first[[0, 15]] = True
+    nothing = np.zeros(17, np.float32)
+    lines = [
+        line.plain
+        for line in strip_lines(Trace(modes, first, nothing, nothing, nothing), 30)
+    ]
+    assert lines == [
+        "episode 1        0  ···XXXXXXX",
+        "                10  XXXXX",
+        "episode 2        0  ·X",
+    ]
+
+
+def test_the_example_shows_what_the_name_says(capsys):
+    code, out, _ = run(
+        capsys, "XU-intra(5%,blind,10,G)", "--steps", "100", "--episode", "100"
+    )
+    assert code == 0
+    letters = "".join(
+        line[20:] for line in out.splitlines() if line[12:18].strip().isdigit()
+    )
+    assert letters == ("·" * 10 + "X" * 5) * 6 + "·" * 10
+    assert "p_X    0.3 " in out and "med_X  5 steps" in out
+
+
+def test_an_example_fixes_what_bandits_would_choose():
+    doubly = sidequest.parse("XU-intra(*,blind,n*,G)")
+    assert example_arms(doubly) == {"explore": 10, "exploit": 100}
+    assert example_arms(sidequest.parse("XU-episode-level-*")) == {}
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_plot_writes_a_picture_and_keeps_standard_output_clean(capsys, tmp_path, suffix):
+    path = tmp_path / "deeper" / f"plot{suffix}"
+    arguments = ("XU-intra(10,informed,p*,X)", "--json", "--plot", str(path))
+    code, out, err = run(capsys, *arguments)
+    assert code == 0 and str(path) in err
+    assert list(json.loads(out)) == KEYS
+    data = path.read_bytes()
+    assert len(data) > 10_000
+    assert data.startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")

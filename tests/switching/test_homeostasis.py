@@ -1,0 +1,255 @@
+"""Homeostasis: whatever the signal, switches come at the target rate."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sidequest.switching import homeostasis
+
+STEPS = 1_000_000
+RATES = (0.1, 0.01, 0.001)
+
+
+def algorithm_1(signal: np.ndarray, rate: float) -> np.ndarray:
+    """The paper's Algorithm 1 in float64: the probability of a switch at each step.
+
+    z = 0 where the signal does not vary, which the paper leaves open.
+    """
+    mean, variance, scale = 0.0, 1.0, 1.0
+    probabilities = []
+    for t, x in enumerate(signal.astype(np.float64), start=1):
+        tau = min(t, 100 / rate)
+        mean = (1 - 1 / tau) * mean + x / tau
+        variance = (1 - 1 / tau) * variance + (x - mean) ** 2 / tau
+        z = 0.0 if variance <= 1e-12 * mean**2 else (x - mean) / np.sqrt(variance)
+        scale = (1 - 1 / tau) * scale + np.exp(z) / tau
+        probabilities.append(min(1.0, rate * np.exp(z) / scale))
+    return np.array(probabilities)
+
+
+@jax.jit
+def _watch(signals, rate):
+    def step(states, row):
+        states = {
+            rule: homeostasis.observe(row, rate, states[rule], rule=rule)
+            for rule in ("printed", "saturated")
+        }
+        return states, states
+
+    start = {rule: homeostasis.init() for rule in ("printed", "saturated")}
+    return jax.lax.scan(step, start, signals)[1]
+
+
+def watch(signal: np.ndarray, rate: float, rule: str = "saturated"):
+    """The homeostat's state after each step."""
+    states = _watch(jnp.asarray(signal, jnp.float32), jnp.float32(rate))
+    return jax.tree.map(np.asarray, states[rule])
+
+
+def noise(kind: str, steps: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    size = np.abs(rng.normal(size=steps))
+    return {
+        "normal": lambda: rng.normal(size=steps),
+        "exponential": lambda: rng.exponential(size=steps),
+        "lognormal": lambda: rng.lognormal(size=steps),
+        "spiky": lambda: 0.01 * size + (rng.random(steps) < 1 / 1_000),
+        "shrinking": lambda: size * np.exp(-np.arange(steps) / 2e5),
+        "constant": lambda: np.full(steps, 0.1),
+        "zero": lambda: np.zeros(steps),
+        "first constant": lambda: np.where(np.arange(steps) < 100, 3.0, size),
+        "steps": lambda: np.floor(np.arange(steps) / 500) % 3,
+    }[kind]().astype(np.float32)
+
+
+KINDS = ["normal", "exponential", "lognormal", "spiky", "shrinking"]
+ODD_KINDS = ["constant", "zero", "first constant", "steps"]
+
+
+# The printed rule.
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.1, 0.01, 0.0001])
+@pytest.mark.parametrize("kind", KINDS + ODD_KINDS)
+def test_printed_rule_is_algorithm_1(kind, rate):
+    signal = noise(kind, 5_000)
+    printed = watch(signal, rate, "printed").probability
+    np.testing.assert_allclose(printed, algorithm_1(signal, rate), rtol=5e-3, atol=1e-7)
+
+
+def test_algorithm_1_by_hand():
+    # rate 1/2, x = 1, 3:   t = 1: mean 1, variance 0, so z = 0, scale 1, p = rate
+    # t = 2, tau = 2: mean 2, variance (0 + 1)/2, z = sqrt(2), x+ = e^sqrt(2)
+    #                 scale (1 + x+)/2, p = x+ / (1 + x+)
+    states = watch(np.array([1.0, 3.0]), 0.5, "printed")
+    raised = np.exp(np.sqrt(2.0))
+    np.testing.assert_allclose(states.mean, [1.0, 2.0])
+    np.testing.assert_allclose(states.variance, [0.0, 0.5])
+    np.testing.assert_allclose(states.probability, [0.5, raised / (1 + raised)], rtol=1e-6)
+    np.testing.assert_allclose(algorithm_1(np.array([1.0, 3.0]), 0.5), states.probability)
+
+
+@pytest.mark.parametrize("rule", ["printed", "saturated"])
+@pytest.mark.parametrize("spike", [1e3, 1e9, 1e18, -1e9])
+def test_huge_spikes_overflow_nothing(rule, spike):
+    signal = noise("normal", 20_000)
+    signal[[10, 5_000, 12_000]] = spike
+    for rate in (0.01, 0.0001):
+        states = watch(signal, rate, rule)
+        for name, numbers in states._asdict().items():
+            assert np.isfinite(numbers).all(), name
+        assert (states.probability >= 0).all() and (states.probability <= 1).all()
+
+
+# The saturated rule.
+
+
+def test_where_nothing_saturates_or_drifts_it_stays_near_the_printed_rule():
+    signal = np.random.default_rng(0).random(20_000).astype(np.float32)
+    printed = watch(signal, 0.01, "printed").probability
+    saturated = watch(signal, 0.01, "saturated").probability
+    np.testing.assert_allclose(saturated[2_000:], printed[2_000:], rtol=0.1)
+
+
+SCALES = (1.0, 1e6, 1e-6)
+SEEDS = 2
+
+
+@jax.jit
+def _count(key, signals, rates, scales):
+    """Switches of n homeostats, all with the same luck: signals [T, n] -> [n]."""
+
+    def step(carry, row):
+        states, counts, time = carry
+        keys = jnp.tile(jax.random.fold_in(key, time), rates.size)
+        fired, states = jax.vmap(homeostasis.step)(keys, row * scales, rates, states)
+        return (states, counts + fired, time + 1), None
+
+    states = jax.tree.map(lambda x: jnp.tile(x, rates.size), homeostasis.init())
+    start = (states, jnp.zeros(rates.size, jnp.int32), 0)
+    return jax.lax.scan(step, start, signals)[0][1]
+
+
+@pytest.fixture(scope="module")
+def realised():
+    """Realised rate / target over a million steps: [kinds, rates, scales]."""
+    shape = (len(KINDS), len(RATES), len(SCALES))
+    rates, scales = (
+        np.broadcast_to(np.asarray(row, np.float32), shape)
+        for row in (np.array(RATES)[:, None], SCALES)
+    )
+    counts = np.zeros(shape)
+    for seed in range(SEEDS):
+        columns = np.stack([noise(kind, STEPS, seed) for kind in KINDS], axis=1)
+        signals = np.repeat(columns, shape[1] * shape[2], axis=1)
+        key = jax.random.key(seed)
+        counted = _count(key, signals, rates.ravel(), scales.ravel())
+        counts += np.asarray(counted).reshape(shape)
+    return counts / (SEEDS * STEPS) / rates
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_target_rate_is_held_over_a_million_steps(realised, kind, rate):
+    found = realised[KINDS.index(kind), RATES.index(rate)]
+    np.testing.assert_allclose(found, 1.0, atol=0.1)  # chance alone makes 2% at 0.001
+
+
+def test_the_unit_of_the_signal_does_not_matter(realised):
+    np.testing.assert_allclose(realised[..., 1], realised[..., 0], rtol=0.002)
+    np.testing.assert_allclose(realised[..., 2], realised[..., 0], rtol=0.002)
+
+
+@pytest.mark.parametrize("rule", ["printed", "saturated"])
+def test_a_scale_of_a_power_of_two_changes_no_bit(rule):
+    signal = noise("lognormal", 20_000)
+    plain = watch(signal, 0.01, rule).probability
+    for scale in (2.0**20, 2.0**-20):
+        scaled = watch(signal * np.float32(scale), 0.01, rule).probability
+        np.testing.assert_array_equal(scaled, plain)
+
+
+def test_one_spike_does_not_silence_it():
+    rate, spike_at, steps = 0.01, 20_000, 120_000
+    signal = np.abs(noise("normal", steps))
+    signal[spike_at] = 1_000.0
+
+    def next_switch(rule):
+        """Steps from the spike to the next switch after it; None if there is none."""
+        probability = watch(signal, rate, rule).probability
+        assert probability[spike_at] > 0.9
+        luck = np.random.default_rng(0).random(steps)
+        switches = np.flatnonzero(luck[spike_at + 1 :] < probability[spike_at + 1 :])
+        return switches[0] if switches.size else None
+
+    assert next_switch("saturated") < 500
+    assert next_switch("printed") is None  # the fault that the saturated rule mends
+
+
+@pytest.mark.parametrize("rule", ["printed", "saturated"])
+@pytest.mark.parametrize("level", [0.0, 0.1, -7.0, 1e6])
+def test_a_constant_signal_switches_at_the_rate(rule, level):
+    states = watch(np.full(30_000, level), 0.01, rule)
+    np.testing.assert_allclose(states.probability, 0.01, rtol=1e-3)
+
+
+def test_the_first_decision_is_taken_at_the_rate():
+    for rule in ("printed", "saturated"):
+        assert watch(np.array([123.0]), 0.25, rule).probability[0] == pytest.approx(0.25)
+
+
+def test_the_rate_may_change_from_episode_to_episode():
+    rng = np.random.default_rng(0)
+    steps, half = 40_000, 20_000
+    signal = jnp.asarray(rng.exponential(size=steps), jnp.float32)
+    rates = jnp.where(jnp.arange(steps) < half, 0.01, 0.1)
+
+    def step(state, row):
+        state = homeostasis.observe(*row, state)
+        return state, state.probability
+
+    probability = jax.lax.scan(step, homeostasis.init(), (signal, rates))[1]
+    assert np.mean(probability[:half]) == pytest.approx(0.01, rel=0.05)
+    assert np.mean(probability[half:]) == pytest.approx(0.1, rel=0.05)
+
+
+# The public step: it draws.
+
+
+def test_a_step_draws_with_the_probability_that_its_state_tells():
+    state = homeostasis.init()
+    for x in (1.0, 2.0, 4.0):
+        _, state = homeostasis.step(
+            jax.random.key(0), jnp.float32(x), jnp.float32(0.3), state
+        )
+    keys = jax.random.split(jax.random.key(1), 20_000)
+    fired, after = jax.vmap(homeostasis.step, in_axes=(0, None, None, None))(
+        keys, jnp.float32(3.0), jnp.float32(0.3), state
+    )
+    p = float(after.probability[0])
+    assert 0.1 < p < 0.9
+    assert (np.asarray(after.probability) == np.float32(p)).all()
+    assert np.mean(fired) == pytest.approx(p, abs=4 * np.sqrt(p * (1 - p) / 20_000))
+
+
+def test_a_step_takes_plain_numbers():
+    fired, state = homeostasis.step(jax.random.key(0), 1.0, 1.0, homeostasis.init())
+    assert bool(fired)
+    assert float(state.probability) == 1.0
+
+
+def test_the_saturated_rule_is_the_default():
+    signal = noise("lognormal", 50)
+    state, states = homeostasis.init(), watch(signal, 0.1)
+    for x in signal:
+        _, state = homeostasis.step(jax.random.key(0), x, 0.1, state)
+    np.testing.assert_allclose(state.probability, states.probability[-1], rtol=1e-4)
+
+
+def test_an_unknown_rule_is_named():
+    observe = inspect.unwrap(homeostasis.observe)  # past the check of its annotations
+    with pytest.raises(ValueError, match="rule is 'fancy'; it is 'saturated' or 'printed'"):
+        observe(jnp.float32(1.0), jnp.float32(0.1), homeostasis.init(), rule="fancy")

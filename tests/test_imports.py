@@ -1,0 +1,137 @@
+"""Who may know whom: the rooms of the house, and what importing it costs."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "sidequest"
+
+# Each room, and what it sees of the others. A room always sees itself.
+SEES = {
+    "sidequest": {"switching"},  # the public names
+    "types": set(),
+    "config": set(),
+    "switching": {"types"},
+    "replay": {"types"},
+    "environments": {"types"},
+    "agent": {"types", "switching"},
+    "runs": {"types", "config", "switching", "replay", "environments", "agent"},
+    "bench": {"types", "config", "switching", "replay", "environments", "agent", "runs"},
+    "figures": {"types", "runs.records"},
+}
+SEES["cli"] = set(SEES)  # all of it
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def imported(name: str, path: Path) -> set[str]:
+    """The modules of this package that a file names, wherever in it that is."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            origin = node.module or ""
+            if node.level:  # from . import x, from .x import y
+                package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+                parents = package.split(".")
+                parents = parents[: len(parents) - node.level + 1]
+                origin = ".".join([*parents, *origin.split(".")]).strip(".")
+            found.add(origin)
+            # What is imported from a package may be one of its modules.
+            modules = {f"{origin}.{alias.name}" for alias in node.names}
+            found |= modules & MODULES.keys()
+            if modules & MODULES.keys():
+                found.discard(origin)
+    return {module for module in found if module.split(".")[0] == "sidequest"}
+
+
+def room(module: str) -> str:
+    return ".".join(module.split(".")[1:2]) or "sidequest"
+
+
+def may_see(module: str, other: str) -> bool:
+    inside = ".".join(other.split(".")[1:]) or "sidequest"
+    allowed = {room(module), *SEES[room(module)]}
+    return any(inside == name or inside.startswith(f"{name}.") for name in allowed)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_room_sees_only_what_it_may(module):
+    assert room(module) in SEES, f"say in this file what the new room of {module} may see"
+    wrong = [
+        other for other in imported(module, MODULES[module]) if not may_see(module, other)
+    ]
+    assert not wrong, f"{module} must not import {wrong}"
+
+
+def test_this_test_sees_every_kind_of_import(tmp_path):
+    path = tmp_path / "file.py"
+    path.write_text(
+        "import sidequest.runs\n"
+        "from sidequest import types\n"
+        "from sidequest.switching.variants import parse\n"
+        "from . import homeostasis\n"
+        "from ..replay import replay\n"
+        "def f():\n    from sidequest.agent import actor\n"
+        "import numpy, sidequestionable\n"
+    )
+    assert imported("sidequest.switching.file", path) >= {
+        "sidequest.runs",
+        "sidequest.types",
+        "sidequest.switching.variants",
+        "sidequest.switching.homeostasis",
+    }
+    rooms = {room(found) for found in imported("sidequest.switching.file", path)}
+    assert rooms == {"runs", "types", "switching", "replay", "agent"}
+    assert not may_see("sidequest.switching.file", "sidequest.runs")
+    assert not may_see("sidequest.figures.file", "sidequest.runs")
+    assert may_see("sidequest.figures.file", "sidequest.runs.records")
+    assert not may_see("sidequest.types", "sidequest.switching")
+
+
+HEAVY = {
+    *("ale_py", "gymnasium", "gymnax", "xminigrid", "matplotlib", "polars", "pandas"),
+    *("ray", "av", "tensorboardX", "tyro", "rich", "flax", "optax", "equinox", "torch"),
+}
+
+
+def loaded_by(statement: str) -> tuple[set[str], float]:
+    """Top-level modules after a statement in a fresh interpreter, and its CPU seconds."""
+    code = (
+        "import sys, time, json; start = time.process_time()\n"
+        f"{statement}\n"
+        "seconds = time.process_time() - start\n"
+        "print(json.dumps([sorted({m.split('.')[0] for m in sys.modules}), seconds]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=PACKAGE.parent,
+    )
+    modules, seconds = json.loads(done.stdout)
+    return set(modules), seconds
+
+
+def test_importing_the_package_costs_nothing():
+    modules, seconds = loaded_by("import sidequest; sidequest.parse('XU-step-level-0.1')")
+    assert not modules & (HEAVY | {"jax", "numpy"})
+    assert seconds < 0.5
+
+
+def test_the_switch_needs_no_emulator_network_or_plot():
+    modules, _ = loaded_by("import sidequest; sidequest.Switch; sidequest.periods")
+    assert "jax" in modules
+    assert not modules & HEAVY
