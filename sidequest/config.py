@@ -237,3 +237,17 @@ def change(config: Config, **settings: Any) -> Config:
         part = replace(getattr(config, component), **{entry: value})
         config = replace(config, **{component: part})
     return config
+
+
+def from_dict(settings: dict[str, Any]) -> Config:
+    """The config that a run's `run.json` holds."""
+
+    def revive(value: Any) -> Any:
+        return tuple(value) if isinstance(value, list) else value
+
+    flat = {
+        f"{component}.{name}": revive(value)
+        for component, entries in settings.items()
+        for name, value in entries.items()
+    }
+    return change(Config(), **flat)

@@ -129,8 +129,9 @@ def learn(
         return jnp.mean(each), each
 
     gradient, before = jax.grad(loss, has_aux=True)(state.predictor)
-    step, learned = optimiser.update(gradient, state.optimiser, state.predictor)
-    predictor = optax.apply_updates(state.predictor, step)
+    parameters = eqx.filter(state.predictor, eqx.is_array)
+    step, learned = optimiser.update(gradient, state.optimiser, parameters)
+    predictor = eqx.apply_updates(state.predictor, step)
     return state._replace(predictor=predictor, optimiser=learned), before
 
 
@@ -166,7 +167,8 @@ def make_novelty(
         deeper = (*hidden, units)
         predictor = Embedding(predictor_key, shape, convolutions, deeper, units)
         nothing = Moments(jnp.zeros(()), jnp.zeros(shape), jnp.ones(shape))
-        return NoveltyState(target, predictor, nothing, optimiser.init(predictor))
+        parameters = eqx.filter(predictor, eqx.is_array)
+        return NoveltyState(target, predictor, nothing, optimiser.init(parameters))
 
     def flatten(observations: Num[Array, "..."]) -> tuple[tuple[int, ...], Array]:
         batch = observations.shape[: observations.ndim - len(spec.shape)]

@@ -118,11 +118,12 @@ def make_learner(
     def init(key: Key) -> LearnerState:
         network_key, novelty_key = jax.random.split(key)
         network = make_network(network_key)
+        parameters: Any = network  # optax's types know no modules
         zero = jnp.zeros((), jnp.int32)
         return LearnerState(
             network=network,
             target=network,
-            optimiser=optimiser.init(network),
+            optimiser=optimiser.init(parameters),
             scales=scaling.init(len(rules.heads)),
             novelty=novelty.init(novelty_key) if novelty else None,
             updates=zero,
@@ -151,7 +152,7 @@ def make_learner(
             loss_of, has_aux=True
         )(state.network)
         norm = optax.global_norm(gradient)
-        changes, optimised = optimiser.update(gradient, state.optimiser, state.network)
+        changes, optimised = optimiser.update(gradient, state.optimiser)
         network = jax.tree.map(jnp.add, state.network, changes)
         updates = state.updates + 1
         learned = state._replace(

@@ -5,11 +5,15 @@ what it returns, if anything, is the exit code. Faults in what the user typed go
 standard error as one message and exit with 2.
 """
 
+import os
 import sys
 from importlib import import_module
 from typing import NoReturn
 
 COMMANDS = {
+    "train": "trains agents on a game and leaves records",
+    "evaluate": "plays greedy episodes with a run's parameters",
+    "games": "lists the games",
     "explain": "says in plain English what a variant does, and shows it",
     "figures": "draws figures",
     "bench": "measures speed",
@@ -39,6 +43,11 @@ def main(arguments: list[str] | None = None) -> None:
     command = getattr(import_module(f"sidequest.cli.{name}"), name)
     try:
         code = tyro.cli(command, args=arguments[1:], prog=f"sidequest {name}")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output, such as `head`, has enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
     except ValueError as error:
         # Faults that the user can mend; any other ValueError is a bug and shows itself.
         if type(error).__name__ not in USER_FAULTS:

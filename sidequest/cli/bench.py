@@ -6,18 +6,33 @@ import tyro
 
 
 def bench(
-    what: tyro.conf.Positional[Literal["switching"]],
+    what: tyro.conf.Positional[Literal["switching", "agent"]],
+    /,
+    shape: Literal["small", "rival"] = "small",
+    game: str = "minatar:breakout",
+    members: tuple[int, ...] = (1, 4, 16),
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
 ) -> None:
     """Measures speed on this machine.
 
     Args:
-        what: switching: a controller's cost beside plain epsilon-greedy.
+        what: switching: a controller's cost beside plain epsilon-greedy. agent: the whole
+            compiled loop.
+        shape: agent: the preset small, or the shape of the nearest public JAX R2D2.
+        game: agent: a JAX-native game.
+        members: agent: sizes of populations.
         json: Print one JSON object and nothing else.
     """
-    from importlib import import_module
+    if what == "switching":
+        from sidequest.bench.switching import measure
 
-    figures = import_module(f"sidequest.bench.{what}").measure()
+        figures = measure()
+    else:
+        from sidequest.bench.agent import measure as measure_agent
+        from sidequest.environments import registry
+
+        registry.check(game)
+        figures = measure_agent(shape, game, members)
     if json:
         import json as writer
 

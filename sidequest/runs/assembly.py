@@ -163,7 +163,10 @@ def novelty_of(config: Config, spec: EnvironmentSpec) -> Novelty:
     return make_novelty(
         observed(spec),
         make_optimiser(config),
+        convolutions=convolutions_of(settings, spec),
+        downsampling=settings.downsampling,
         units=settings.units,
+        compute_dtype=config.network.dtype,
     )
 
 

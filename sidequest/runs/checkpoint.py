@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -15,7 +15,9 @@ PARAMETERS = "parameters.npz"
 def save(path: Path, tree) -> None:
     """Writes the arrays of a pytree, each under its path in the tree."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    arrays = {jax.tree_util.keystr(where): np.asarray(leaf) for where, leaf in leaves}
+    arrays: dict[str, Any] = {
+        jax.tree_util.keystr(where): np.asarray(leaf) for where, leaf in leaves
+    }
     beside = path.with_name(path.name + ".part")
     with beside.open("wb") as file:
         np.savez(file, **arrays)

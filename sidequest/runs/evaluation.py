@@ -5,14 +5,22 @@ own. Nothing it sees reaches replay or a bandit.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sidequest.agent.networks import Inputs, RecurrentQNetwork
+from sidequest.config import from_dict
+from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment
+from sidequest.runs import checkpoint
+from sidequest.runs.assembly import make_network
+from sidequest.runs.records import read_run
+from sidequest.switching.variants import parse
 from sidequest.types import Key, Timestep
 
 LONGEST = 10_000  # steps of an episode in a game that has no limit of its own
@@ -90,3 +98,38 @@ def make_evaluator(
         return Evaluation(playing.episode_return, playing.length)
 
     return evaluate
+
+
+def evaluate_run(folder: Path, episodes: int, seed: int) -> dict[str, Any]:
+    """Plays greedy episodes with the parameters that a finished run left behind."""
+    run = read_run(folder)
+    if not (folder / checkpoint.PARAMETERS).exists():
+        raise ValueError(
+            f"{folder} has no {checkpoint.PARAMETERS}: the run has not finished"
+        )
+    environment = registry.make(run["game"])
+    if not isinstance(environment, CompiledEnvironment):
+        raise ValueError(
+            f"{run['game']} runs on the host; only compiled games are played here"
+        )
+    config = from_dict(run["config"])
+    heads = parse(run["variant"]).heads
+    like = jax.eval_shape(
+        lambda: make_network(config, environment.spec, len(heads), jax.random.key(0))
+    )
+    network = checkpoint.load(folder / checkpoint.PARAMETERS, like)
+    play = jax.jit(make_evaluator(environment, episodes))
+    scores = jax.device_get(play(jax.random.key(seed), network))
+    returns = scores.episode_return
+    return {
+        "variant": run["variant"],
+        "game": run["game"],
+        "seed": run["seed"],
+        "episodes": episodes,
+        "mean": float(returns.mean()),
+        "median": float(np.median(returns)),
+        "min": float(returns.min()),
+        "max": float(returns.max()),
+        "length": float(scores.length.mean()),
+        "returns": returns.tolist(),
+    }

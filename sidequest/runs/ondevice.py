@@ -22,8 +22,9 @@ from jaxtyping import Array, Bool, Float, Int
 from sidequest.agent.actor import ActorState, Policy, StepRecord
 from sidequest.agent.learner import LearnerState, Metrics, Step, first_priorities
 from sidequest.agent.modes import Modes
+from sidequest.config import Config
 from sidequest.environments.base import CompiledEnvironment
-from sidequest.replay.replay import ReplayState
+from sidequest.replay.replay import TRAINED_BLOCKS, ReplayState
 from sidequest.runs.assembly import Parts
 from sidequest.switching.metacontroller import Menu, MetaState
 from sidequest.types import EpisodeSummary, Key, Timestep
@@ -100,23 +101,20 @@ class Pace(NamedTuple):
         return until(block + 1) - until(block)
 
 
-def make_pace(
-    *,
-    streams: int,
-    ratio: float,
-    batch_size: int,
-    block_length: int,
-    warm_up: int,
-    pull_interval: int,
-) -> Pace:
-    """Every block brings `streams` new sequences; each is to be replayed `ratio` times."""
-    updates = Fraction(ratio).limit_denominator(1_000) * streams / batch_size
+def pace_of(config: Config) -> Pace:
+    """Every block brings a new sequence a stream; each is replayed `ratio` times."""
+    acting, replay = config.acting, config.replay
+    ratio = Fraction(replay.ratio).limit_denominator(1_000)
+    updates = ratio * acting.streams / config.learning.batch_size
     return Pace(
         numerator=updates.numerator,
         denominator=updates.denominator,
-        # An item needs three blocks before it can be sampled.
-        warm_up=max(3, -(-warm_up // (streams * block_length))),
-        pull_every=max(1, pull_interval // block_length),
+        # An item is complete with the last of its blocks.
+        warm_up=max(
+            -(-replay.prefix // replay.block_length) + TRAINED_BLOCKS - 1,
+            -(-replay.warm_up // (acting.streams * replay.block_length)),
+        ),
+        pull_every=max(1, acting.pull_interval // replay.block_length),
     )
 
 

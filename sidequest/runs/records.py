@@ -47,6 +47,7 @@ class Recorder:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.run = dict(run)
+        self.name = f"{run['variant']}/{run['game']}/{run['seed']}"
         self._files: dict[str, io.TextIOBase] = {}
         write_json(folder / RUN_FILE, {**self.run, "finished": None})
 
@@ -54,7 +55,10 @@ class Recorder:
         """Appends rows; after the call they are with the operating system."""
         if table not in TABLES:
             raise ValueError(f"no table {table!r}; there are {TABLES}")
-        lines = "".join(json.dumps(plain(row), allow_nan=False) + "\n" for row in rows)
+        lines = "".join(
+            json.dumps({"run": self.name, **plain(row)}, allow_nan=False) + "\n"
+            for row in rows
+        )
         if not lines:
             return
         if table not in self._files:

@@ -30,7 +30,7 @@ from sidequest.runs.ondevice import (
     Pace,
     RoundRecord,
     make_loop,
-    make_pace,
+    pace_of,
 )
 from sidequest.runs.records import Recorder, describe_machine
 from sidequest.switching.metacontroller import menu_of
@@ -91,14 +91,7 @@ def train(
     check(config)
     variants = [run.variant for run in runs]
     parts = assemble(config, environment.spec, variants)
-    pace = make_pace(
-        streams=config.acting.streams,
-        ratio=config.replay.ratio,
-        batch_size=config.learning.batch_size,
-        block_length=config.replay.block_length,
-        warm_up=config.replay.warm_up,
-        pull_interval=config.acting.pull_interval,
-    )
+    pace = pace_of(config)
     recorders = [
         Recorder(run.folder, describe_run(run, config, frames, pace)) for run in runs
     ]
@@ -221,7 +214,7 @@ class Population:
         recorder.write(
             "bandits",
             tables.bandit_rows(
-                record.probabilities[-1], run.variant, self.arms, self.frames
+                np.asarray(record.probabilities[-1]), run.variant, self.arms, self.frames
             ),
         )
         recorder.write("traces", self.traces[member].rows(record, clock))

@@ -126,12 +126,11 @@ def test_one_step_by_numpy():
         assert_close(q[h].mean(), value[0])
 
 
-@pytest.mark.parametrize("spec", [VECTOR, PLANES, GRID, FRAME])
-@pytest.mark.parametrize("unroll", [1, 4])
+@pytest.mark.parametrize("spec, unroll", [(VECTOR, 4), (PLANES, 1), (GRID, 1), (FRAME, 4)])
 def test_unroll_is_step_by_step(spec, unroll):
     network = make_network(spec=spec, scan_unroll=unroll)
     inputs, state = make_inputs(spec=spec, first=(0, 4)), make_state()
-    q, end = network.unroll(inputs, state)
+    q, end = eqx.filter_jit(network.unroll)(inputs, state)
     assert q.shape == (STEPS, HEADS, ACTIONS)
     step = eqx.filter_jit(network.step)
     for t in range(STEPS):
@@ -186,8 +185,8 @@ def test_heads_start_differently():
     assert len(np.unique(np.round(q[0], 5), axis=0)) == HEADS
 
 
-@pytest.mark.parametrize("spec", [VECTOR, PLANES])
-def test_a_population_is_its_members_apart(spec):
+def test_a_population_is_its_members_apart():
+    spec = PLANES
     networks = [make_network(seed, spec) for seed in range(3)]
     inputs = [make_inputs(seed, spec, first=(seed,)) for seed in range(3)]
 
@@ -205,7 +204,7 @@ def test_a_population_is_its_members_apart(spec):
     assert_close(together, apart, 1e-4)
 
 
-@pytest.mark.parametrize("spec", [VECTOR, PLANES, GRID, FRAME])
+@pytest.mark.parametrize("spec", [PLANES, FRAME])
 def test_bfloat16_is_close_to_float32(spec):
     inputs, state = make_inputs(spec=spec), make_state()
     exact, exact_end = make_network(spec=spec).unroll(inputs, state)

@@ -13,7 +13,7 @@ from sidequest.switching import bandits
 from sidequest.switching import switch as switch_module
 from sidequest.switching.metacontroller import menu_of
 from sidequest.switching.periods import periods
-from sidequest.switching.switch import advance, begin, make_machinery
+from sidequest.switching.switch import advance, make_machinery
 from sidequest.switching.triggers import Signal
 from sidequest.types import Signals
 from tests.switching.play import (
@@ -87,9 +87,9 @@ def test_the_modes_belong_to_the_caller():
 
 
 def test_the_seed_decides_and_streams_differ():
-    rows = random_rows(100, 3)
+    rows = random_rows(100, 2)
     one, same, other = (
-        run(Switch("XU-step-level-0.5", streams=3, seed=seed), rows) for seed in (1, 1, 2)
+        run(Switch("XU-step-level-0.5", streams=2, seed=seed), rows) for seed in (1, 1, 2)
     )
     assert (one == same).all()
     assert (one != other).any()
@@ -131,12 +131,21 @@ def test_vmap_over_streams_equals_a_loop(variant):
 
 def test_streams_do_not_leak_into_each_other():
     # Counters are not random: a stream plays the same, whoever is beside it.
-    rows = random_rows(60, 3)
-    together = run(Switch("XU-intra(3,blind,4,G)", streams=3), rows)
-    for b in range(3):
+    rows = random_rows(60, 2)
+    together = run(Switch("XU-intra(3,blind,4,G)", streams=2), rows)
+    for b in range(2):
         alone = Switch("XU-intra(3,blind,4,G)")
         modes = [alone.step(is_first=row["is_first"][b])[0] for row in rows]
         assert together[:, b].tolist() == modes
+
+
+@jax.jit
+def scan_steps(state, signals: Signals):
+    def step(state, row):
+        modes, state = advance(make_machinery(), state, row)
+        return state, modes
+
+    return jax.lax.scan(step, state, signals)
 
 
 @pytest.mark.parametrize("variant", ["XU-intra(*,informed,p*,X)", "XU-episode-level-*"])
@@ -148,14 +157,9 @@ def test_scan_equals_step_by_step(variant):
     columns = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
     columns["discount"] = np.full((80, 2), 0.9, np.float32)
     signals = Signals(**columns, novelty=np.zeros((80, 2), np.float32))
-    machinery = make_machinery()
-
-    def step(state, row):
-        modes, state = advance(machinery, state, row)
-        return state, modes
-
-    state = begin(machinery, menu_of(sidequest.parse(variant)), 2, 3)
-    state, modes = jax.jit(lambda state: jax.lax.scan(step, state, signals))(state)
+    menu = menu_of(sidequest.parse(variant))
+    state = switch_module._begin(make_machinery(), menu, 2, 3)
+    state, modes = scan_steps(state, signals)
     np.testing.assert_array_equal(modes, by_hand)
     saved = switch.state_dict()
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
@@ -243,7 +247,7 @@ def test_a_state_that_does_not_fit_is_refused():
 
 
 def test_summary_is_the_mean_over_episodes_of_the_recorded_modes():
-    streams = 3
+    streams = 2
     rows = random_rows(200, streams)
     switch = Switch("XU-intra(3,blind,0.2,G)", streams=streams)
     modes = run(switch, rows)
@@ -331,9 +335,9 @@ def test_the_arm_that_is_fed_back_is_the_one_that_was_played():
 
 @pytest.mark.parametrize("make_bandit", [bandits.proportional, bandits.ucb])
 def test_the_bandit_finds_out_what_pays(make_bandit):
-    switch = Switch("XU-episode-level-*", streams=3, bandit=make_bandit)
-    reward = np.zeros(3)
-    for t in range(400):
+    switch = Switch("XU-episode-level-*", streams=2, bandit=make_bandit)
+    reward = np.zeros(2)
+    for t in range(600):
         modes = switch.step(reward=reward, is_first=t % 2 == 0)
         reward = modes.astype(float)  # exploring pays
     assert switch.summary()["bandits"]["start"][1.0] > 0.7
@@ -482,13 +486,13 @@ def test_a_signal_of_your_own_may_have_a_memory():
 
 
 def test_the_rule_of_homeostasis_can_be_chosen():
-    rows = [{"value": 1_000.0 * (t == 300), "discount": 1.0} for t in range(1_500)]
+    values = np.random.default_rng(0).normal(size=1_500)
+    values[300] = 1_000.0
     count = {}
     for rule in ("printed", "saturated"):
-        switch = Switch("XU-intra(1,informed,0.05,G)", rule=rule, bandit=QUICK)
-        rng = np.random.default_rng(0)
-        noisy = [row | {"value": row["value"] + rng.normal()} for row in rows]
-        count[rule] = run(switch, noisy)[320:].sum()
+        switch = Switch("XU-intra(1,informed,0.05,G)", rule=rule)
+        modes = [switch.step(value=value, discount=1.0)[0] for value in values]
+        count[rule] = sum(modes[320:])
     assert count["saturated"] > 30
     assert count["printed"] < 5  # one spike has silenced it
 

@@ -1,0 +1,192 @@
+"""How fast the compiled loop is: environment, acting, replay and learning in one program.
+
+`environment_steps_per_second` counts steps of all members; `learner_steps_per_second`
+counts the steps that updates train on. The split times each stage of a round alone.
+"""
+
+import resource
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from sidequest.agent.learner import Learner
+from sidequest.agent.modes import modes_of
+from sidequest.agent.torsos import count_parameters
+from sidequest.bench import best_seconds, machine
+from sidequest.config import SMALL, Config, change
+from sidequest.environments import registry
+from sidequest.environments.base import CompiledEnvironment
+from sidequest.replay.replay import TRAINED_BLOCKS
+from sidequest.runs import ondevice
+from sidequest.runs.assembly import Parts, arms_of, assemble
+from sidequest.switching.metacontroller import menu_of
+from sidequest.switching.variants import parse
+
+VARIANT = "XU-intra(10,informed,p*,X)"
+
+RIVAL = change(
+    SMALL,
+    **{
+        # The shape of the nearest public JAX R2D2: 1,024 environments, MLP 256, LSTM 256,
+        # duelling 256, batches of 32 sequences with 40 steps of burn-in and 40 trained
+        # ones, and one trained step for each environment step.
+        "network.pre_units": 256,
+        "network.core_units": 256,
+        "network.post_units": 256,
+        "network.head_units": 256,
+        "acting.streams": 1_024,
+        "acting.pull_interval": 20,
+        "replay.block_length": 20,
+        "replay.prefix": 40,
+        "replay.capacity": 1_000_000,
+        "replay.ratio": 0.5,
+        "replay.warm_up": 0,
+        "learning.batch_size": 32,
+    },
+)
+SHAPES = {"small": SMALL, "rival": RIVAL}
+
+
+def measure(
+    shape: str = "small",
+    game: str = "minatar:breakout",
+    members: tuple[int, ...] = (1, 4, 16),
+    rounds: int = 5,
+    repeats: int = 3,
+) -> dict[str, Any]:
+    """Speed of the whole loop for each number of members, and the split for one."""
+    config, environment = SHAPES[shape], registry.make(game)
+    if not isinstance(environment, CompiledEnvironment):
+        raise ValueError(f"{game} is not compiled; measure it with `sidequest bench atari`")
+    parts = assemble(config, environment.spec, [parse(VARIANT)])
+    rows = {
+        str(count): whole_loop(config, environment, parts, count, rounds, repeats)
+        for count in members
+    }
+    return {
+        "shape": shape,
+        "game": game,
+        "variant": VARIANT,
+        **rows[str(members[0])],
+        "parameters": parameters(parts.learner),
+        "members": rows,
+        "split_seconds_per_round": split(config, environment, parts),
+        "machine": machine(),
+    }
+
+
+def parameters(learner: Learner) -> int:
+    return count_parameters(jax.jit(learner.init)(jax.random.key(0)).network)
+
+
+def population(config: Config, parts: Parts, members: int) -> ondevice.Individual:
+    variant = parse(VARIANT)
+    heads = tuple(head.name for head in parts.rules.heads)
+    each = [
+        ondevice.Individual(
+            jax.random.key(seed),
+            menu_of(variant, arms_of(config.switching)),
+            modes_of(variant, heads),
+        )
+        for seed in range(members)
+    ]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+
+
+def whole_loop(
+    config: Config,
+    environment: CompiledEnvironment,
+    parts: Parts,
+    members: int,
+    rounds: int,
+    repeats: int,
+) -> dict[str, float]:
+    """Steps a second of a population, learning at its replay ratio."""
+    pace = ondevice.pace_of(config)
+    loop = ondevice.make_loop(parts, environment, pace)
+    begin = time.perf_counter()
+    state = jax.jit(jax.vmap(loop.init))(population(config, parts, members))
+
+    def chunk(state, block):
+        return jax.vmap(lambda member: loop.rounds(member, block, rounds))(state)
+
+    compiled = jax.jit(chunk, donate_argnums=0).lower(state, jnp.int32(0)).compile()
+    compile_seconds = time.perf_counter() - begin
+    # Past the warm-up, with enough in replay that every update is a real one.
+    block, times = 0, []
+    while block < pace.warm_up + rounds:
+        state, _ = compiled(state, jnp.int32(block))
+        block += rounds
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        state, _ = jax.block_until_ready(compiled(state, jnp.int32(block)))
+        times.append(time.perf_counter() - begin)
+        block += rounds
+    steps = members * rounds * parts.streams * parts.block_length
+    updates = members * rounds * pace.numerator / pace.denominator
+    trained = updates * parts.batch_size * TRAINED_BLOCKS * parts.block_length
+    return {
+        "environment_steps_per_second": steps / min(times),
+        "learner_steps_per_second": trained / min(times),
+        "updates_per_second": updates / min(times),
+        "compile_seconds": compile_seconds,
+        "peak_memory_bytes": peak_memory(),
+    }
+
+
+def peak_memory() -> int:
+    """Of the device if it tells, else of this process, since its start."""
+    statistics = jax.devices()[0].memory_stats() or {}
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return int(statistics.get("peak_bytes_in_use", own))
+
+
+def split(
+    config: Config, environment: CompiledEnvironment, parts: Parts
+) -> dict[str, float]:
+    """Seconds of each stage of one member's round."""
+    pace = ondevice.pace_of(config)
+    loop = ondevice.make_loop(parts, environment, pace)
+    individual = jax.tree.map(lambda leaf: leaf[0], population(config, parts, 1))
+    member, _ = jax.jit(loop.rounds, static_argnums=2)(
+        jax.jit(loop.init)(individual), jnp.int32(0), pace.warm_up + 4
+    )
+    key = jax.random.key(1)
+
+    @jax.jit
+    def stepping(member):
+        def step(carry, t):
+            keys = jax.random.split(jax.random.fold_in(key, t), 2 * parts.streams)
+            actions = jax.vmap(
+                lambda k: jax.random.randint(k, (), 0, environment.spec.num_actions)
+            )(keys[: parts.streams])
+            state, timestep = jax.vmap(environment.step)(
+                keys[parts.streams :], carry, actions
+            )
+            return state, timestep.reward
+
+        return jax.lax.scan(step, member.environments, jnp.arange(parts.block_length))[1]
+
+    collect = jax.jit(lambda member: ondevice.collect(parts, environment, key, member)[1:])
+    sample = jax.jit(
+        lambda member: parts.replay.sample(key, member.replay, parts.batch_size)
+    )
+    drawn = sample(member)
+    update = jax.jit(
+        lambda member: parts.learner.update(
+            member.learner, drawn.steps, drawn.core, drawn.weights
+        )
+    )
+    calls = [lambda f=f: f(member) for f in (stepping, collect, sample, update)]
+    environment_seconds, collect_seconds, sample_seconds, update_seconds = best_seconds(
+        *calls, repeats=3
+    )
+    updates = pace.numerator / pace.denominator
+    return {
+        "environment": environment_seconds,
+        "acting": collect_seconds - environment_seconds,
+        "replay": sample_seconds * updates,
+        "update": update_seconds * updates,
+    }

@@ -1,0 +1,36 @@
+"""`sidequest games`: the games that there are."""
+
+from typing import Annotated
+
+import tyro
+
+
+def games(
+    suite: tyro.conf.Positional[str | None] = None,
+    /,
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+) -> None:
+    """Lists all games by name, with the scores of a random player and a human.
+
+    Args:
+        suite: Only this suite, such as atari, minatar, minigrid, bsuite, classic or probe.
+        json: Print a JSON list and nothing else.
+    """
+    from sidequest.cli import Refusal
+    from sidequest.environments import registry
+
+    listed = registry.games()
+    suites = sorted({game.suite for game in listed})
+    if suite is not None and suite not in suites:
+        raise Refusal(f"no suite {suite!r}; there are {', '.join(suites)}")
+    listed = [game for game in listed if suite in (None, game.suite)]
+    if json:
+        import json as writer
+
+        print(writer.dumps([game._asdict() for game in listed]))
+        return
+    print(f"{'game':<36}{'random':>10}{'human':>10}")
+    for game in listed:
+        scores = (game.random_score, game.human_score)
+        shown = "".join(f"{'' if one is None else f'{one:,.1f}':>10}" for one in scores)
+        print(f"{game.name:<36}{shown}")

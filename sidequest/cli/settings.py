@@ -1,0 +1,70 @@
+"""Reading what people type for numbers and settings."""
+
+import ast
+import difflib
+import os
+from pathlib import Path
+
+from sidequest.cli import Refusal
+from sidequest.config import PRESETS, Config, change, check, flatten
+
+SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9}
+
+
+def read_count(text: str, name: str) -> int:
+    """`200000`, `2e5`, `200k`, `0.2M` -> 200000."""
+    cleaned = text.strip().lower().replace(",", "").replace("_", "")
+    factor = SUFFIXES.get(cleaned[-1:], 1.0)
+    try:
+        count = float(cleaned.rstrip("kmb")) * factor
+    except ValueError:
+        count = 0.0
+    if not 1 <= count < 1e15:
+        raise Refusal(f"{name} is {text!r}; write a number such as 200000, 2e5 or 200k")
+    return int(count)
+
+
+def read_config(preset: str, settings: tuple[str, ...]) -> Config:
+    """A preset with `name=value` settings on top; all faults are reported at once."""
+    config = PRESETS[preset]
+    known = flatten(config)
+    changes, faults = {}, []
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = (
+                f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+            )
+            faults.append(f"no setting {name!r}{hint}")
+            continue
+        try:
+            changes[name] = read_value(text, known[name])
+        except (ValueError, SyntaxError):
+            kind = type(known[name]).__name__
+            faults.append(f"{name} is {text!r}; expected {kind} such as {known[name]}")
+    if faults:
+        raise Refusal("\n".join(faults))
+    config = change(config, **changes)
+    check(config)
+    return config
+
+
+def read_value(text: str, like):
+    """Text as a value of the same type as `like`."""
+    if isinstance(like, str):
+        return text
+    value = ast.literal_eval(text)
+    if isinstance(like, float) and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if like is not None and type(value) is not type(like):
+        raise ValueError(text)
+    return value
+
+
+def use_compilation_cache() -> None:
+    """Keeps compiled programs on disk, so that a second start is quick."""
+    import jax
+
+    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    jax.config.update("jax_compilation_cache_dir", str(home / "sidequest" / "jax"))
