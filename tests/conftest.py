@@ -4,6 +4,8 @@ import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+import jax
+import pytest
 from hypothesis import HealthCheck, settings
 
 # The same examples in every run, so that a failure on one machine is one on all. What
@@ -16,3 +18,15 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("sidequest")
+
+
+@pytest.fixture(scope="module")
+def quick_compilation():
+    """For programs that run for a moment: compiling them takes half as long.
+
+    What they compute is the same up to rounding.
+    """
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)

@@ -151,7 +151,7 @@ def make_learner(
         (loss, (errors, scaled, sigma, batch)), gradient = jax.value_and_grad(
             loss_of, has_aux=True
         )(state.network)
-        norm = optax.global_norm(gradient)
+        norm = optax.tree.norm(gradient)
         changes, optimised = optimiser.update(gradient, state.optimiser)
         network = jax.tree.map(jnp.add, state.network, changes)
         updates = state.updates + 1
@@ -288,8 +288,8 @@ def first_priorities(
 
 def batch_statistics(
     steps: Step,
-    rewards: Float[Array, "N T-1 H"],
-    targets: Float[Array, "N T-1 H"],
+    rewards: Float[Array, "N T H"],
+    targets: Float[Array, "N T H"],
     rules: Rules,
 ) -> scaling.ReturnStatistics:
     """Of a replayed batch, with targets for returns."""

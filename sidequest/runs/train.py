@@ -39,6 +39,7 @@ from sidequest.types import Key
 
 CHUNK_STEPS = 256  # steps of each stream between two looks at the host
 EVALUATION = 0xE7A1  # sets the evaluator's random numbers apart from those of training
+ONCE = {"xla_backend_optimization_level": 0}  # what runs once is not worth optimising
 MEMBERS = "members"  # the axis that local devices share
 
 
@@ -163,7 +164,8 @@ class Population:
     def compile(self) -> float:
         """Compiles and starts the members; returns the seconds it took."""
         begin = time.perf_counter()
-        self.members = jax.jit(on_all(self._mesh, self._loop.init))(self._individuals)
+        start = jax.jit(on_all(self._mesh, self._loop.init)).lower(self._individuals)
+        self.members = start.compile(compiler_options=ONCE)(self._individuals)
 
         def chunk(member: Member, block: Int[Array, ""]):
             return self._loop.rounds(member, block, self.rounds)

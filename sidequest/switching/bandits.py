@@ -155,8 +155,9 @@ def ucb(arms: int, window: int = 160, epsilon: float = 0.5, bonus: float = 1.0) 
 
         argmax_a  mean return of a + bonus sqrt(1 / plays of a)      over the window
 
-    An arm that has left the window counts as unplayed and comes first. The bonus is in
-    units of return: where returns are in the thousands, `epsilon` does the exploring.
+    An arm that has left the window counts as unplayed and comes first; streams that ask
+    before the first returns are in all get the same one. The bonus is in units of return:
+    where returns are in the thousands, `epsilon` does the exploring.
     """
     if arms < 1 or window < 1:
         raise ValueError(f"arms is {arms} and window is {window}; both are 1 or more")

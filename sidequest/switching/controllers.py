@@ -103,6 +103,8 @@ def make_controller(
         ending = current_ending(state)
         x, ready, memories = listen(sources, signals, state)
         informed = (ending.kind == INFORMED) & ready & ~signals.is_first
+        # A signal that is not finite says nothing, and would spoil the averages for good.
+        informed &= jnp.isfinite(x)
         # The averages outlive the episode, and see only steps that a decision is taken at.
         rate = jnp.where(informed, ending.amount, 1.0)
         watched = homeostasis.observe(x, rate, state.homeostat, rule)

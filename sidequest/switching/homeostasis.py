@@ -41,6 +41,7 @@ Rule = Literal["saturated", "printed"]
 HORIZON = 100.0  # tau = HORIZON / rate: the averages span this many switches
 GAIN_HORIZON = 10.0  # the gain answers within this many switches, well inside HORIZON
 FLAT = 1e-12  # a variance below FLAT * mean^2 is rounding, not signal
+HUGE = 1e18  # a signal beyond it counts as this: its square must fit in float32
 
 
 class HomeostasisState(NamedTuple):
@@ -89,6 +90,7 @@ def observe(
     """`step` without the draw: the new state holds the probability of a switch."""
     count = state.count + 1
     tau = jnp.minimum(count.astype(jnp.float32), HORIZON / rate)
+    signal = jnp.clip(signal, -HUGE, HUGE)
     mean = state.mean + (signal - state.mean) / tau
     variance = state.variance + (jnp.square(signal - mean) - state.variance) / tau
     flat = variance <= FLAT * jnp.square(mean)

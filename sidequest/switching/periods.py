@@ -49,6 +49,8 @@ def periods(trace) -> PeriodStats:
     modes = np.asarray(trace)
     if modes.ndim != 1 or not modes.size:
         raise ValueError(f"a trace is one row of modes; got the shape {modes.shape}")
+    if modes.dtype.kind not in "biuf":
+        raise ValueError(f"modes are booleans, or one text of G and X; got {modes.dtype}")
     modes = modes.astype(bool)
     edges = np.flatnonzero(np.diff(np.concatenate(([False], modes, [False]))))
     lengths = edges[1::2] - edges[::2]

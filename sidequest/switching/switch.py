@@ -182,6 +182,7 @@ def tally(
 _begin = jax.jit(begin, static_argnums=(0, 2))
 _advance = jax.jit(advance, static_argnums=0, donate_argnums=1)
 _tally = jax.jit(tally)
+_offer = jax.jit(lambda meta, state: meta.offer(state), static_argnums=0)
 
 
 class Switch:
@@ -287,7 +288,7 @@ class Switch:
 
     def probabilities(self) -> dict[str, dict[float, float]]:
         """Of each bandit's arms, by its name and the arm's number."""
-        offer = self._machinery.meta.offer(self._state.meta)
+        offer = _offer(self._machinery.meta, self._state.meta)
         rows = np.asarray(offer.probabilities).tolist()
         return {
             name: dict(zip(arms, rows[DIMENSIONS.index(name)], strict=False))
@@ -317,6 +318,10 @@ class Switch:
                 raise ValueError(
                     f"saved state: {name} is {found}, expected {leaf.dtype}{leaf.shape}"
                 )
+            if name.startswith(".meta.menu") and not np.array_equal(data, leaf):
+                raise ValueError(
+                    f"the saved state has other arms: {name} is {data.tolist()}"
+                )
             restored.append(jnp.asarray(data))
         self._state = jax.tree_util.tree_unflatten(structure, restored)
 
@@ -335,7 +340,10 @@ def name_arms(variant: Variant, arms: Arms | None) -> dict[str, float]:
     for name, value in arms.items():
         if name not in adapted:
             raise VariantError(f"{variant} has no bandit {name!r}; it has {adapted}")
-        number = float({"G": 0.0, "X": 1.0}.get(str(value), value))
+        try:
+            number = float({"G": 0.0, "X": 1.0}.get(str(value), value))
+        except ValueError:
+            raise VariantError(f"arms: {name} is {value!r}, which is no number") from None
         amount = getattr(variant, name)
         low, high = RATE_ALLOWED if amount.unit == "rate" else STEPS_ALLOWED
         if name == "start":

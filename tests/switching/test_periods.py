@@ -62,6 +62,7 @@ def test_a_trace_may_be_anything_that_is_a_row_of_booleans():
         ([], r"one row of modes; got the shape \(0,\)"),
         ([[True], [False]], r"one row of modes; got the shape \(2, 1\)"),
         (True, r"one row of modes; got the shape \(\)"),
+        (["G", "X"], "booleans, or one text of G and X; got <U1"),
     ],
 )
 def test_what_is_no_trace_is_refused(trace, message):
