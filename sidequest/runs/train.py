@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -68,7 +68,11 @@ class Progress(NamedTuple):
     p_X: list[float]
 
 
+@runtime_checkable
+@runtime_checkable
 class Display(Protocol):
+    """Where a run tells people how it is going."""
+
     def say(self, text: str) -> None: ...
 
     def show(self, progress: Progress) -> None: ...
@@ -238,7 +242,7 @@ class Population:
                 ),
             )
 
-    def _evaluation_keys(self) -> Key:
+    def _evaluation_keys(self) -> Array:
         def key(seed: Key) -> Key:
             return jax.random.fold_in(jax.random.fold_in(seed, EVALUATION), self.block)
 

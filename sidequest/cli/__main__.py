@@ -1,0 +1,3 @@
+from sidequest.cli import main
+
+main()
