@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sidequest.figures.illustrations import Row
     from sidequest.figures.scenes import Scene, Stage
 
-DRAWINGS = ("illustrations",)
+ILLUSTRATIONS = "illustrations"
 
 
 def figures(
@@ -27,20 +27,33 @@ def figures(
     """Draws figures as PNG and SVG, and prints the path of each file.
 
     Args:
-      what: `illustrations`: the paper's figures 1 and 2, with 2's appendix version, and a
-        picture in brief, all drawn by running the real controllers on a made-up stream.
+      what: a folder of runs: their learning curves, finished or not. Or `illustrations`:
+        the paper's figures 1 and 2, with 2's appendix version, and a picture in brief,
+        all drawn by running the real controllers on a made-up stream.
       out: the folder to write to; made if it is not there.
     """
-    if what not in DRAWINGS:
-        raise Refusal(f"cannot draw {what!r}. There is: {', '.join(DRAWINGS)}")
     from sidequest.figures.look import SUFFIXES, save
 
-    for name, figure in illustrations():
+    for name, figure in illustrations() if what == ILLUSTRATIONS else curves(Path(what)):
         for suffix in SUFFIXES:
             try:
                 print(save(figure, out / f"{name}{suffix}"), flush=True)
             except OSError as error:
                 raise Refusal(f"cannot write to {out}: {error.strerror}") from error
+
+
+def curves(folder: Path) -> Iterator[tuple[str, Figure]]:
+    """Learning curves of the runs below a folder."""
+    from sidequest.figures.curves import draw_curves, read_curves
+
+    if not folder.is_dir():
+        raise Refusal(
+            f"cannot draw {str(folder)!r}: name a folder of runs, or {ILLUSTRATIONS}"
+        )
+    found = read_curves(folder)
+    if not found:
+        raise Refusal(f"no run below {folder} has been evaluated yet")
+    yield "curves", draw_curves(found)
 
 
 def illustrations() -> Iterator[tuple[str, Figure]]:

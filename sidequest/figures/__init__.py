@@ -5,4 +5,5 @@ strips         the modes of a stream as a coloured strip
 example        one variant's example in detail
 scenes         what the paper's illustrations show
 illustrations  how they show it
+curves         learning curves of runs
 """
