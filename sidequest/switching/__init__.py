@@ -7,6 +7,7 @@ controllers     signals in, the mode of each step out, at all four granularities
 bandits         non-stationary bandits over settings
 metacontroller  which settings the next episode is played with
 periods         how much, and in what portions, an episode explored
+streams         many streams at once, as pure functions
 switch          all of it, batched and stateful, for an agent of your own
 rehearsal       a variant played on a made-up stream, to look at
 descriptions    what a variant does, in plain English

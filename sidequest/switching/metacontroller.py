@@ -14,8 +14,8 @@ One meta-controller serves all streams of a run: arms are drawn from the probabi
 the moment, episodes are fed back in the order in which they end.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -25,13 +25,26 @@ from jaxtyping import Array, Bool, Float, Int, Num
 from sidequest.switching import bandits
 from sidequest.switching.controllers import Arm, Ending
 from sidequest.switching.triggers import COIN, COUNTER, INFORMED, NEVER
-from sidequest.switching.variants import PAPER_ARMS, TRIGGERS, Amount, ArmSets, Variant
+from sidequest.switching.variants import (
+    PAPER_ARMS,
+    RATE_ALLOWED,
+    STEPS_ALLOWED,
+    TRIGGERS,
+    Amount,
+    ArmSets,
+    Variant,
+    VariantError,
+)
 from sidequest.types import AnyArray, Key
 
 DIMENSIONS = ("start", "exploit", "explore")
 LENGTHS_KEPT = 100  # a share of an episode's length refers to the median of these
 LENGTHS_NEEDED = 10
 LENGTH_ASSUMED = 1_000.0  # until that many episodes have ended
+
+
+Arms: TypeAlias = Mapping[str, float | str] | Sequence[float] | np.ndarray | float
+"""What fixes a bandit's choice: by its name, or in the order of the variant's name."""
 
 
 class Menu(NamedTuple):
@@ -102,6 +115,43 @@ def _rows(variant: Variant, arms: ArmSets) -> tuple[tuple[float, ...], ...]:
         rate = rows["exploit"][0]
         rows |= {"start": (rate,), "explore": (1.0 - rate,)}
     return tuple(tuple(map(float, rows[name])) for name in DIMENSIONS)
+
+
+def name_arms(variant: Variant, arms: Arms | None) -> dict[str, float]:
+    """The fixed number of each bandit named; see `Switch` for what `arms` may be."""
+    adapted = list(variant.bandits())
+    if arms is None:
+        return {}
+    if not isinstance(arms, Mapping):
+        listed = list(arms) if isinstance(arms, Sequence | np.ndarray) else [arms]
+        if len(listed) != len(adapted):
+            raise VariantError(f"{variant} has the bandits {adapted}; got arms {listed}")
+        arms = dict(zip(adapted, listed, strict=True))
+    fixed = {}
+    for name, value in arms.items():
+        if name not in adapted:
+            raise VariantError(f"{variant} has no bandit {name!r}; it has {adapted}")
+        try:
+            number = float({"G": 0.0, "X": 1.0}.get(str(value), value))
+        except ValueError:
+            raise VariantError(f"arms: {name} is {value!r}, which is no number") from None
+        amount = getattr(variant, name)
+        low, high = RATE_ALLOWED if amount.unit == "rate" else STEPS_ALLOWED
+        if name == "start":
+            low, high = 0, 1
+        if not low <= number <= high:
+            raise VariantError(f"arms: {name} is {value}; allowed is {low:g} to {high:g}")
+        fixed[name] = number
+    return fixed
+
+
+def fix_arms(menu: Menu, fixed: Mapping[str, float]) -> Menu:
+    """The menu with one entry in each of the fixed dimensions."""
+    entries, in_use = np.array(menu.entries), np.array(menu.in_use)
+    for name, number in fixed.items():
+        row = DIMENSIONS.index(name)
+        entries[row, 0], in_use[row] = number, 1
+    return menu._replace(entries=entries, in_use=in_use)
 
 
 class MetaState(NamedTuple):

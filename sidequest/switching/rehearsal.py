@@ -13,17 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from sidequest.switching.metacontroller import Menu, menu_of
-from sidequest.switching.switch import (
-    DISCOUNT,
+from sidequest.switching.metacontroller import Menu, fix_arms, menu_of, name_arms
+from sidequest.switching.streams import (
     Machinery,
     SwitchState,
     advance,
     begin,
-    fix_arms,
     make_machinery,
-    name_arms,
 )
+from sidequest.switching.switch import DISCOUNT
 from sidequest.switching.variants import Variant
 from sidequest.types import Signals, Trace
 

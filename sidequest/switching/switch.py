@@ -1,183 +1,35 @@
 """`Switch`: when to explore, for an agent of your own, in NumPy, PyTorch or anything.
 
-    switch = Switch("XU-intra(10,informed,p*,X)", streams=8)
-    while True:
-        modes = switch.step(reward=r, discount=d, value=q.max(-1), is_first=first)
-        action = np.where(modes, explore_action, greedy_action)
-
-A thin shell over pure functions: `begin` makes the state, `advance` takes one step of all
-streams. It holds the controllers, the bandits and the statistics of every stream.
+switch = Switch("XU-intra(10,informed,p*,X)", streams=8)
+while True:
+    modes = switch.step(reward=r, discount=d, value=q.max(-1), is_first=first)
+    action = np.where(modes, explore_action, greedy_action)
 """
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 from numpy.typing import ArrayLike
 
-from sidequest.switching import homeostasis, metacontroller, periods
+from sidequest.switching import homeostasis
 from sidequest.switching.bandits import Bandit, proportional
-from sidequest.switching.controllers import Controller, ControllerState, make_controller
 from sidequest.switching.metacontroller import (
     DIMENSIONS,
-    Menu,
-    MetaController,
-    MetaState,
-    make_metacontroller,
+    Arms,
+    fix_arms,
     menu_of,
+    name_arms,
 )
-from sidequest.switching.triggers import SIGNALS, Signal, stateless
-from sidequest.switching.variants import (
-    RATE_ALLOWED,
-    STEPS_ALLOWED,
-    Variant,
-    VariantError,
-    parse,
-)
+from sidequest.switching.streams import STATISTICS, advance, begin, make_machinery, tally
+from sidequest.switching.triggers import Signal
+from sidequest.switching.variants import Variant, parse
 from sidequest.types import Signals
 
-STATISTICS = ("p_X", "med_X", "rmed_X", "realised_rate", "return", "length")
 DISCOUNT = 0.997  # the paper's
-
-Arms: TypeAlias = Mapping[str, float | str] | Sequence[float] | np.ndarray | float
-"""What fixes a bandit's choice: by its name, or in the order of the variant's name."""
-
-
-class Machinery(NamedTuple):
-    """The functions that a switch is made of: what decides the compiled program."""
-
-    controller: Controller
-    meta: MetaController
-
-
-@functools.lru_cache
-def make_machinery(
-    rule: homeostasis.Rule = "saturated",
-    signal: Callable[[Signals], Float[Array, ""]] | Signal | None = None,
-    bandit: Callable[[int], Bandit] = proportional,
-) -> Machinery:
-    """Cached, so that all switches of one kind share one compiled program."""
-    signals = dict(SIGNALS)
-    if signal is not None:
-        own = signal if isinstance(signal, Signal) else stateless(signal)
-        signals = dict.fromkeys(signals, own)
-    return Machinery(make_controller(signals, rule), make_metacontroller(bandit))
-
-
-class SwitchState(NamedTuple):
-    """All of it arrays; what has an axis B is of one stream, the rest of all."""
-
-    controllers: ControllerState
-    choices: Int[Array, "B D"]
-    returns: Float[Array, "B"]
-    periods: periods.PeriodsState
-    meta: MetaState
-    key: Array
-    steps: Int[Array, ""]
-    sums: Float[Array, "S"]
-    """Of `STATISTICS`, over the finished episodes that had them."""
-    counts: Float[Array, "S"]
-
-
-def begin(
-    machinery: Machinery, menu: Menu, streams: int, seed: int | Int[Array, ""]
-) -> SwitchState:
-    meta = machinery.meta.init(menu)
-    offer = machinery.meta.offer(meta)
-    keys = jax.random.split(jax.random.key(seed), streams)
-    choices, arms = jax.vmap(metacontroller.draw, in_axes=(0, None))(keys, offer)
-    fresh = jax.tree.map(lambda leaf: jnp.stack([leaf] * streams), periods.init())
-    return SwitchState(
-        controllers=jax.vmap(machinery.controller.init)(keys, arms),
-        choices=choices,
-        returns=jnp.zeros(streams),
-        periods=fresh,
-        meta=meta,
-        key=jax.random.key_data(jax.random.key(seed)),
-        steps=jnp.zeros((), jnp.int32),
-        sums=jnp.zeros(len(STATISTICS)),
-        counts=jnp.zeros(len(STATISTICS)),
-    )
-
-
-def advance(
-    machinery: Machinery, state: SwitchState, signals: Signals
-) -> tuple[Bool[Array, "B"], SwitchState]:
-    """One step of all streams. Each field of `signals` has the axis [B]."""
-    streams = signals.is_first.shape[0]
-    key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.steps)
-    draw_key, step_key = jax.random.split(key)
-    # A stream that never began an episode begins one now, said or not.
-    first = signals.is_first | (state.periods.steps == 0)
-    # The reward that arrives with a first observation is the last of the episode before.
-    state = state._replace(returns=state.returns + signals.reward)
-    turn = functools.partial(turn_episodes, machinery, draw_key, first)
-    state = jax.lax.cond(jnp.any(first), turn, lambda same: same, state)
-    modes, controllers = jax.vmap(machinery.controller.step)(
-        jax.random.split(step_key, streams),
-        signals._replace(is_first=first),
-        state.controllers,
-    )
-    return modes, state._replace(
-        controllers=controllers,
-        periods=jax.vmap(periods.step)(modes, first, state.periods),
-        steps=state.steps + 1,
-    )
-
-
-def turn_episodes(
-    machinery: Machinery, key: Array, first: Bool[Array, "B"], state: SwitchState
-) -> SwitchState:
-    """Where a new episode begins: feeds the old one back, then draws an arm."""
-    ended = first & (state.periods.steps > 0)
-
-    def feed(stream: Int[Array, ""], meta: MetaState) -> MetaState:
-        fed = machinery.meta.update(
-            meta,
-            state.choices[stream],
-            state.returns[stream],
-            state.periods.steps[stream],
-        )
-        return jax.tree.map(lambda new, old: jnp.where(ended[stream], new, old), fed, meta)
-
-    meta = jax.lax.fori_loop(0, first.shape[0], feed, state.meta)
-    sums, counts = tally(state, ended)
-    offer = machinery.meta.offer(meta)
-    keys = jax.random.split(key, first.shape[0])
-    choices, arms = jax.vmap(metacontroller.draw, in_axes=(0, None))(keys, offer)
-
-    def choose(new: Array, old: Array) -> Array:
-        return jnp.where(first.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-
-    arms = jax.tree.map(choose, arms, state.controllers.arm)
-    return state._replace(
-        controllers=state.controllers._replace(arm=arms),
-        choices=choose(choices, state.choices),
-        returns=jnp.where(first, 0.0, state.returns),
-        meta=meta,
-        sums=sums,
-        counts=counts,
-    )
-
-
-def tally(
-    state: SwitchState, counted: Bool[Array, "B"]
-) -> tuple[Float[Array, "S"], Float[Array, "S"]]:
-    """Adds the episodes of the `counted` streams to the sums; NaN is not counted."""
-    stats = jax.vmap(periods.summary)(state.periods)
-    rates = jax.vmap(periods.entry_rate)(state.periods)
-    lengths = state.periods.steps.astype(jnp.float32)
-    values = jnp.stack(
-        [stats.p, stats.median, stats.relative_median, rates, state.returns, lengths]
-    )
-    known = counted[None] & ~jnp.isnan(values)
-    sums = state.sums + jnp.sum(jnp.where(known, values, 0.0), axis=1)
-    return sums, state.counts + jnp.sum(known, axis=1, dtype=jnp.float32)
-
 
 _begin = jax.jit(begin, static_argnums=(0, 2))
 _advance = jax.jit(advance, static_argnums=0, donate_argnums=1)
@@ -324,40 +176,3 @@ class Switch:
                 )
             restored.append(jnp.asarray(data))
         self._state = jax.tree_util.tree_unflatten(structure, restored)
-
-
-def name_arms(variant: Variant, arms: Arms | None) -> dict[str, float]:
-    """The fixed number of each bandit named; see `Switch` for what `arms` may be."""
-    adapted = list(variant.bandits())
-    if arms is None:
-        return {}
-    if not isinstance(arms, Mapping):
-        listed = list(arms) if isinstance(arms, Sequence | np.ndarray) else [arms]
-        if len(listed) != len(adapted):
-            raise VariantError(f"{variant} has the bandits {adapted}; got arms {listed}")
-        arms = dict(zip(adapted, listed, strict=True))
-    fixed = {}
-    for name, value in arms.items():
-        if name not in adapted:
-            raise VariantError(f"{variant} has no bandit {name!r}; it has {adapted}")
-        try:
-            number = float({"G": 0.0, "X": 1.0}.get(str(value), value))
-        except ValueError:
-            raise VariantError(f"arms: {name} is {value!r}, which is no number") from None
-        amount = getattr(variant, name)
-        low, high = RATE_ALLOWED if amount.unit == "rate" else STEPS_ALLOWED
-        if name == "start":
-            low, high = 0, 1
-        if not low <= number <= high:
-            raise VariantError(f"arms: {name} is {value}; allowed is {low:g} to {high:g}")
-        fixed[name] = number
-    return fixed
-
-
-def fix_arms(menu: Menu, fixed: Mapping[str, float]) -> Menu:
-    """The menu with one entry in each of the fixed dimensions."""
-    entries, in_use = np.array(menu.entries), np.array(menu.in_use)
-    for name, number in fixed.items():
-        row = DIMENSIONS.index(name)
-        entries[row, 0], in_use[row] = number, 1
-    return menu._replace(entries=entries, in_use=in_use)

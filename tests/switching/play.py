@@ -7,8 +7,12 @@ import numpy as np
 from sidequest.switching import metacontroller
 from sidequest.switching.bandits import proportional
 from sidequest.switching.controllers import make_controller
-from sidequest.switching.metacontroller import make_metacontroller, menu_of
-from sidequest.switching.switch import fix_arms, name_arms
+from sidequest.switching.metacontroller import (
+    fix_arms,
+    make_metacontroller,
+    menu_of,
+    name_arms,
+)
 from sidequest.switching.variants import parse
 from sidequest.types import Signals
 

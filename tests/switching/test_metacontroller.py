@@ -10,10 +10,11 @@ from sidequest.switching.metacontroller import (
     DIMENSIONS,
     arm_of,
     draw,
+    fix_arms,
     make_metacontroller,
     menu_of,
+    name_arms,
 )
-from sidequest.switching.switch import fix_arms, name_arms
 from sidequest.switching.triggers import COIN, COUNTER, INFORMED, NEVER
 from sidequest.switching.variants import ArmSets, parse
 

@@ -13,7 +13,7 @@ from sidequest.switching import bandits
 from sidequest.switching import switch as switch_module
 from sidequest.switching.metacontroller import menu_of
 from sidequest.switching.periods import periods
-from sidequest.switching.switch import advance, make_machinery
+from sidequest.switching.streams import advance, make_machinery
 from sidequest.switching.triggers import Signal
 from sidequest.types import Signals
 from tests.switching.play import (
