@@ -33,6 +33,8 @@ class NetworkConfig:
     """False leaves the LSTM out: an ablation for tasks that need memory."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Of convolutions and matrix products; parameters and targets stay float32. Ours."""
+    scan_unroll: int = 8
+    """Steps of the LSTM in one iteration of its loop; a matter of speed alone. Ours."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,7 @@ SMALL = Config(
         core_units=64,
         post_units=64,
         head_units=64,
+        scan_unroll=1,
     ),
     acting=ActingConfig(streams=16, pull_interval=20),
     replay=ReplayConfig(
@@ -173,10 +176,32 @@ SMALL = Config(
     evaluation=EvaluationConfig(interval=50_000, episodes=8),
 )
 
-PRESETS = {"paper": PAPER, "small": SMALL}
+SMALL_FRAMES = Config(
+    # For Atari's raw frames on a machine without a GPU: enough to see everything work.
+    network=NetworkConfig(
+        channels=(8, 16, 16),
+        kernels=(8, 4, 3),
+        strides=(4, 2, 2),
+        pre_units=64,
+        core_units=64,
+        post_units=64,
+        head_units=64,
+        scan_unroll=1,
+    ),
+    acting=ActingConfig(streams=8, pull_interval=20),
+    replay=ReplayConfig(
+        capacity=20_000, block_length=20, prefix=10, ratio=1.0, warm_up=1_000
+    ),
+    learning=LearningConfig(batch_size=8, target_interval=100),
+    novelty=NoveltyConfig(channels=(8, 16), kernels=(8, 4), strides=(4, 2), units=32),
+    evaluation=EvaluationConfig(traces=20),
+)
+
+PRESETS = {"paper": PAPER, "small": SMALL, "small-frames": SMALL_FRAMES}
 
 AT_LEAST_ONE = (
     "network.pre_units network.core_units network.post_units network.head_units "
+    "network.scan_unroll "
     "acting.streams acting.pull_interval replay.capacity replay.block_length "
     "learning.n_step learning.batch_size learning.target_interval novelty.units "
     "novelty.downsampling switching.promise_horizon evaluation.interval "

@@ -24,6 +24,19 @@ def read_count(text: str, name: str) -> int:
     return int(count)
 
 
+def read_size(text: str, name: str) -> int:
+    """`40GB`, `500 MB` -> bytes."""
+    cleaned = text.strip().lower().replace(" ", "").removesuffix("b")
+    factor = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}.get(cleaned[-1:], 1.0)
+    try:
+        size = float(cleaned.rstrip("kmgt")) * factor
+    except ValueError:
+        size = 0.0
+    if not 1e6 <= size < 1e15:
+        raise Refusal(f"{name} is {text!r}; write a size of 1MB or more, such as 40GB")
+    return int(size)
+
+
 def read_config(preset: str, settings: tuple[str, ...]) -> Config:
     """A preset with `name=value` settings on top; all faults are reported at once."""
     config = PRESETS[preset]

@@ -2,13 +2,22 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from sidequest.cli import Refusal
-from sidequest.cli.settings import read_config, read_count, use_compilation_cache
+from sidequest.cli.settings import (
+    read_config,
+    read_count,
+    read_size,
+    use_compilation_cache,
+)
+from sidequest.config import Config
 from sidequest.switching.variants import parse
+
+if TYPE_CHECKING:
+    from sidequest.runs.train import Display, RunSpec
 
 DEFAULT_FRAMES = {"small": "1M", "paper": "2B"}
 Off = tyro.conf.FlagCreatePairsOff
@@ -23,11 +32,13 @@ def train(
     frames: str | None = None,
     preset: Literal["small", "paper"] | None = None,
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+    emulators: int | None = None,
+    replay_memory: str | None = None,
     out: Path = Path("runs"),
     quiet: Annotated[bool, Off] = False,
     tensorboard: Annotated[bool, Off] = False,
 ) -> None:
-    """Trains one agent for each variant and seed, all side by side in one program.
+    """Trains one agent for each variant and seed; on JAX-native games all side by side.
 
     Args:
         variant: One variant or more, such as "XU-intra(10,informed,p*,X)".
@@ -37,6 +48,9 @@ def train(
         frames: Environment frames of each run, such as 500k or 2M.
         preset: Settings: small for JAX-native games, paper for Atari.
         set: Changes one setting, as in --set replay.ratio=1.0; may be given again.
+        emulators: Atari: how many side by side; the paper has 120.
+        replay_memory: Atari: for the frames in replay, such as 40GB; by default 60% of the
+            device's memory.
         out: Folder that gets a folder for each run.
         quiet: Lines instead of a moving bar.
         tensorboard: Write TensorBoard files too, from the same records.
@@ -49,17 +63,20 @@ def train(
         raise Refusal('name a variant, such as "XU-intra(10,informed,p*,X)"')
     if not 1 <= seeds <= 10_000 or seed < 0:
         raise Refusal(f"seeds is {seeds} and seed {seed}; 1 or more seeds from 0 upwards")
-    preset = preset or ("small" if ":" in game else "paper")
-    config = read_config(preset, set)
+    is_atari = ":" not in game
+    preset = preset or ("paper" if is_atari else "small")
+    settings = (*set, f"acting.streams={emulators}") if emulators is not None else set
+    config = read_config(
+        "small-frames" if is_atari and preset == "small" else preset, settings
+    )
     budget = read_count(frames or DEFAULT_FRAMES[preset], "--frames")
+    memory = None if replay_memory is None else read_size(replay_memory, "--replay-memory")
     use_compilation_cache()
 
-    from sidequest.environments.base import CompiledEnvironment
     from sidequest.runs.display import Bar, Log
     from sidequest.runs.train import RunSpec, folder_name
-    from sidequest.runs.train import train as train_population
 
-    folders = [
+    runs = [
         RunSpec(
             one,
             game,
@@ -69,14 +86,35 @@ def train(
         for one in variants
         for number in range(seed, seed + seeds)
     ]
-    environment = registry.make(game)
-    if not isinstance(environment, CompiledEnvironment):
-        raise Refusal(f"{game} runs on the host; training there is not ready yet")
     with Log() if quiet or not sys.stderr.isatty() else Bar(budget) as display:
-        train_population(folders, environment, config, budget, display)
-    for run in folders:
+        train_all(runs, config, budget, display, memory)
+    for run in runs:
         if tensorboard:
             from sidequest.runs.tensorboard import export
 
             export(run.folder)
         print(run.folder)
+
+
+def train_all(
+    runs: "list[RunSpec]",
+    config: Config,
+    frames: int,
+    display: "Display",
+    memory: int | None,
+) -> None:
+    """Side by side where the game is compiled; one after the other on emulators."""
+    from sidequest.environments import registry
+    from sidequest.environments.base import CompiledEnvironment
+
+    environment = registry.make(runs[0].game)
+    if isinstance(environment, CompiledEnvironment):
+        from sidequest.runs.train import train as train_population
+
+        train_population(runs, environment, config, frames, display)
+        return
+    from sidequest.runs.train_hosted import train_hosted
+
+    for run in runs:
+        display.say(f"{run.variant}, seed {run.seed}")
+        train_hosted(run, environment, config, frames, display, memory)

@@ -5,7 +5,7 @@ followed by the first observation of the next one in the very same step.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +45,7 @@ class CompiledEnvironment(NamedTuple):
     spec: EnvironmentSpec
 
 
+@runtime_checkable
 class HostedEnvironment(Protocol):
     """A group of B emulators on the host that work while the caller does other things.
 

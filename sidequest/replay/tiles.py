@@ -33,6 +33,7 @@ from sidequest.replay.store import (
     read_ring,
     write_ring,
 )
+from sidequest.types import AnyArray
 
 BYTES_PER_WORD = 4
 """Tiles are kept as 32-bit words, four bytes of a row in each: fewer, larger moves."""
@@ -121,7 +122,7 @@ def tile_store(
 
 
 def make_tiling(
-    frame: Array | jax.ShapeDtypeStruct, ring: Ring, *, memory: int, tile: tuple[int, int]
+    frame: AnyArray, ring: Ring, *, memory: int, tile: tuple[int, int]
 ) -> Tiling:
     """As many tiles as fit into `memory` beside the pointers; ValueError if too few."""
     shape = tuple(frame.shape)

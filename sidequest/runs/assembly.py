@@ -140,6 +140,7 @@ def make_network(
         post_units=network.post_units,
         head_units=network.head_units,
         compute_dtype=network.dtype,
+        scan_unroll=network.scan_unroll,
         recurrent=network.recurrent,
     )
 

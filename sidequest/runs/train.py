@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +39,8 @@ from sidequest.types import Key
 
 CHUNK_STEPS = 256  # steps of each stream between two looks at the host
 EVALUATION = 0xE7A1  # sets the evaluator's random numbers apart from those of training
-ONCE = {"xla_backend_optimization_level": 0}  # what runs once is not worth optimising
+# What runs once is not worth optimising.
+ONCE: dict[str, str | bool] = {"xla_backend_optimization_level": "0"}
 MEMBERS = "members"  # the axis that local devices share
 
 

@@ -51,6 +51,9 @@ def plain(x, layer):
         ((7, 7, 26), 3, 1),
         ((7, 5, 2), 4, 1),
         ((14, 10, 128), 3, 1),  # plain
+        ((27, 20, 8), 5, 2),  # by columns, as the paper's second and third layers
+        ((9, 8, 6), 4, 2),
+        ((9, 12, 5), 2, 3),
     ],
 )
 def test_every_way_to_convolve_is_the_plain_one(size, kernel, stride, padding):

@@ -1,0 +1,234 @@
+"""The hosted runtime on one game: emulators alone, then the agent part by part.
+
+All phases run on the same emulators and threads, one after the other. The emulators alone,
+with random actions, are measured just before and just after the whole agent, and their mean
+counts: how fast they are depends on where in their games they are. An update and what
+belongs to it are timed apart, with nothing else going on.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from sidequest.agent.modes import modes_of
+from sidequest.bench import best_seconds, machine
+from sidequest.config import PAPER, Config, change
+from sidequest.environments import atari
+from sidequest.environments.base import HostedEnvironment
+from sidequest.replay.tiles import tile_report, tile_store
+from sidequest.runs.assembly import arms_of, assemble
+from sidequest.runs.emulators import build_politely
+from sidequest.runs.hosted import HostedRun
+from sidequest.runs.ondevice import Individual, pace_of
+from sidequest.switching.metacontroller import menu_of
+from sidequest.switching.variants import parse
+
+INFORMED = "XU-intra(10,informed,p*,X)"
+EPSILON_GREEDY = "XU-step-level-0.01"
+INTRINSIC = "XI-intra(10,informed,p*,X)"
+
+NEVER = 10**9  # blocks of warm-up
+
+
+def measure(
+    game: str = "frostbite",
+    *,
+    streams: int = 512,
+    groups: int = 8,
+    threads: int = 4,
+    seconds: float = 10.0,
+    memory: int | None = None,
+    config: Config = PAPER,
+    variants: bool = True,
+    say: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Frames a second of each phase, and milliseconds of each program.
+
+    Args:
+        game: ROM name.
+        streams: Emulators, of all groups together.
+        groups: In flight at a time.
+        threads: Of each group.
+        seconds: Spent on each phase, without compiling and building.
+        memory: Bytes for replay; by default 60% of what JAX may use of the device.
+        config: Its number of streams and warm-up are replaced.
+        variants: Whether to compare variants too.
+        say: Told what is going on.
+    """
+    config = bench_config(config, streams)
+    atari_game = atari.make(game)
+    say(f"building {streams} emulators")
+    emulators = build_politely(
+        partial(
+            atari_game.build,
+            groups=groups,
+            streams=streams // groups,
+            seed=0,
+            threads=threads,
+        )
+    )
+    store = tile_store(lambda step: step.observation, memory=memory or device_share(0.6))
+    compared = [parse(INFORMED), parse(EPSILON_GREEDY)]
+    run = HostedRun(
+        assemble(config, atari_game.spec, compared, store), pace_of(config), emulators
+    )
+    clock = Clock(atari_game.spec.frames_per_step * streams, seconds, say)
+    individuals = {name: individual(run, config, name) for name in map(str, compared)}
+    figures = phases(run, individuals[INFORMED], clock)
+    figures |= programs(run) | memory_held(run)
+    if variants:
+        figures["variants"] = {
+            name: learning(run, name, individuals[name], clock)
+            for name in (EPSILON_GREEDY, INFORMED)
+        }
+        run.release()
+        del run.state
+        parts = assemble(config, atari_game.spec, [parse(INTRINSIC)], store)
+        run = HostedRun(parts, pace_of(config), emulators)
+        who = individual(run, config, INTRINSIC)
+        intrinsic = learning(run, INTRINSIC, who, clock)
+        figures["variants"][INTRINSIC] = intrinsic
+    for group in emulators:
+        group.close()
+    setting = {"game": game, "streams": streams, "groups": groups, "threads": threads}
+    return figures | setting | {"machine": machine()}
+
+
+def bench_config(config: Config, streams: int) -> Config:
+    """In bfloat16 where there is hardware for it, and with learning from the start on."""
+    dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
+    settings = {"acting.streams": streams, "replay.warm_up": 0, "network.dtype": dtype}
+    return change(config, **settings)
+
+
+def device_share(share: float) -> int:
+    """Bytes; of a device that does not say how much it has, 2 GB are taken."""
+    stats = jax.devices()[0].memory_stats() or {}
+    return int(share * stats["bytes_limit"]) if "bytes_limit" in stats else 2 * 10**9
+
+
+def individual(run: HostedRun, config: Config, name: str) -> Individual:
+    variant = parse(name)
+    heads = tuple(head.name for head in run.parts.rules.heads)
+    menu = menu_of(variant, arms_of(config.switching))
+    return Individual(jax.random.key(0), menu, modes_of(variant, heads))
+
+
+class Clock:
+    """Counts frames a second of whatever is repeated."""
+
+    def __init__(self, frames: int, seconds: float, say: Callable[[str], None]):
+        """`frames` is what all emulators together show in one step."""
+        self.frames, self.seconds, self.say = frames, seconds, say
+
+    def rate(self, name: str, repeat: Callable[[], Any], steps: int) -> float:
+        """Repeats what makes that many steps of all streams. The first times are free: then
+        programs are compiled, and the first updates wait for three blocks."""
+        for _ in range(4):
+            repeat()
+        begin, times = time.perf_counter(), 0
+        while (elapsed := time.perf_counter() - begin) < self.seconds or not times:
+            repeat()
+            times += 1
+        rate = times * steps * self.frames / elapsed
+        self.say(f"{name}: {rate:,.0f} frames/s")
+        return rate
+
+
+def phases(run: HostedRun, who: Individual, clock: Clock) -> dict[str, Any]:
+    """The emulators alone just before and just after the agent plays on them."""
+    length = run.parts.block_length
+    rng = np.random.default_rng(0)
+    run.start(who)
+    compile_feeding(run)
+    acting = clock.rate("acting", lambda: step_acting(run), 1)
+    run.start(who)
+    pace, run.pace = run.pace, run.pace._replace(warm_up=NEVER)
+    blocks = iter(run)
+    replay = clock.rate("replay", lambda: next(blocks), length)
+    run.release()
+    before = clock.rate("emulators alone", lambda: step_alone(rng, run.groups), 1)
+    run.pace = pace
+    whole = learning(run, "learning", who, clock)
+    run.release()
+    after = clock.rate("emulators alone", lambda: step_alone(rng, run.groups), 1)
+    return {
+        "emulators_alone": (before + after) / 2,
+        "emulators_alone_each": [before, after],
+        "acting": acting,
+        "replay": replay,
+        "learning": whole,
+    }
+
+
+def step_alone(rng: np.random.Generator, groups: Sequence[HostedEnvironment]) -> None:
+    """One step of all groups by random actions."""
+    for group in groups:
+        streams = len(group.recv().reward)
+        actions = rng.integers(group.spec.num_actions, size=streams, dtype=np.int32)
+        group.send(actions)
+
+
+def compile_feeding(run: HostedRun) -> None:
+    """Else it would be compiled when the first episode ends, in the middle of a phase."""
+    meta = jax.tree.map(lambda leaf: leaf.copy(), run.state.member.meta)
+    choices = run.state.block.records.choices[0, 0]
+    run.programs.feed(meta, np.asarray(choices), np.float32(0), np.int32(1))
+
+
+def step_acting(run: HostedRun) -> None:
+    for group in range(len(run.groups)):
+        run.visit(group)
+
+
+def learning(run: HostedRun, name: str, who: Individual, clock: Clock) -> float:
+    """The whole agent with another variant, from an empty replay on."""
+    run.start(who)
+    blocks = iter(run)
+    return clock.rate(name, lambda: next(blocks), run.parts.block_length)
+
+
+def programs(run: HostedRun) -> dict[str, float]:
+    """Milliseconds of adding a block, drawing a batch, and learning from it.
+
+    Ten calls in a row, as the device would do them with other work before and after.
+    """
+    block, metrics, batch = run.state.block, run.metrics, run.draw()
+
+    def add() -> Any:
+        member, _ = run.programs.absorb(run.state.member, block, metrics)
+        run.state = run.state._replace(member=member)
+        return member.replay.added
+
+    def learn() -> Any:
+        run.learn(batch)
+        return run.state.member.learner.updates
+
+    def milliseconds(call: Callable[[], Any]) -> float:
+        seconds = best_seconds(lambda: [call() for _ in range(10)][-1], repeats=3)
+        return 1e3 * seconds[0] / 10
+
+    return {
+        "add_ms": milliseconds(add),
+        "sample_ms": milliseconds(lambda: run.draw().weights),
+        "update_ms": milliseconds(learn),
+    }
+
+
+def memory_held(run: HostedRun) -> dict[str, Any]:
+    """What replay will hold when it is full, by what the frames so far took."""
+    contents, ring = run.state.member.replay.contents, run.parts.replay.ring
+    report = jax.device_get(tile_report(contents))
+    pointers = contents.pointers.shape[-1] * contents.pointers.dtype.itemsize
+    fit = int(contents.pool.nbytes / (report.bytes_per_frame - pointers))
+    capacity = ring.blocks * ring.block_length * ring.streams
+    return {
+        "observations_held": min(fit, capacity),
+        "observations_measured": int(report.observations_held),
+        "bytes_per_observation": float(report.bytes_per_frame),
+        "replay_bytes": int(contents.pool.nbytes + contents.pointers.nbytes),
+    }

@@ -1,0 +1,173 @@
+"""The device's side of hosted play: what a group of emulators shows becomes actions.
+
+All groups share one block [L, B], which stays on the device and is filled in place. A visit
+fills the columns of its group at one step:
+
+    visit        0   1   2   3   4   5        two groups, L = 3
+    step t       0   0   1   1   2   2
+    columns      g0  g1  g0  g1  g0  g1       complete; the next visit starts over
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int, Num
+
+from sidequest.agent.actor import ActorState, Policy, StepRecord
+from sidequest.agent.learner import Step
+from sidequest.agent.networks import CoreState, Inputs, RecurrentQNetwork
+from sidequest.runs.assembly import Parts
+from sidequest.types import Key, Timestep
+
+
+class Collected(NamedTuple):
+    """The block in the making."""
+
+    visits: Int[Array, ""]
+    """So far, of all groups: tells the step and the columns of the next one."""
+    steps: Step
+    """[L, B]"""
+    records: StepRecord
+    """[L, B]"""
+    core: CoreState
+    """[B]: of each stream, before step `core_offset` of the block."""
+
+
+class Playing(NamedTuple):
+    """E greedy episodes side by side; what they earn is counted on the host."""
+
+    networks: RecurrentQNetwork
+    """[E]: an episode is played to its end by the parameters that it began with."""
+    cores: CoreState
+    """[E]"""
+    previous_actions: Int[Array, "E"]
+
+
+def pack(timestep: Timestep) -> Float[np.ndarray, "4 B"]:
+    """All but the frames in one array: every copy has its price, however small it is."""
+    rows = timestep.reward, timestep.terminated, timestep.truncated, timestep.is_first
+    return np.stack(rows, dtype=np.float32, casting="unsafe")
+
+
+def unpack(frames: Num[Array, "B ..."], rest: Float[Array, "4 B"]) -> Timestep:
+    """The timestep [B] that was packed."""
+    reward, terminated, truncated, is_first = rest
+    return Timestep(frames, reward, terminated > 0, truncated > 0, is_first > 0)
+
+
+def empty_block(parts: Parts, key: Key, policy: Policy, actors: ActorState) -> Collected:
+    """A block before its first visit; the values of `key` and `policy` do not matter."""
+    streams = parts.streams
+    steps = jax.tree.map(
+        lambda leaf: jnp.zeros((streams, *leaf.shape), leaf.dtype), parts.step_example
+    )
+    timesteps = Timestep(
+        steps.observation, steps.reward, steps.terminated, steps.truncated, steps.is_first
+    )
+    act = jax.vmap(parts.actor.act, in_axes=(None, 0, 0, 0))
+    keys = jax.random.split(key, streams)
+    _, _, records = jax.eval_shape(act, policy, keys, timesteps, actors)
+
+    def blank(leaf) -> Array:
+        return jnp.zeros((parts.block_length, *leaf.shape), leaf.dtype)
+
+    return Collected(
+        visits=jnp.zeros((), jnp.int32),
+        steps=jax.tree.map(blank, steps),
+        records=jax.tree.map(blank, records),
+        core=actors.core,
+    )
+
+
+def visit(
+    parts: Parts,
+    groups: int,
+    key: Key,
+    policy: Policy,
+    timesteps: Timestep,
+    actors: ActorState,
+    block: Collected,
+) -> tuple[Int[Array, "size"], ActorState, Collected]:
+    """Acts on the timesteps of the next group [size], and puts them into the block."""
+    size = parts.streams // groups
+    t = block.visits // groups % parts.block_length
+    first = block.visits % groups * size
+    keys = jax.random.split(jax.random.fold_in(key, block.visits), size)
+    before = _columns(actors, first, size)
+    act = jax.vmap(parts.actor.act, in_axes=(None, 0, 0, 0))
+    actions, after, records = act(policy, keys, timesteps, before)
+    steps = Step(
+        observation=timesteps.observation,
+        previous_action=records.previous_action,
+        reward=timesteps.reward,
+        terminated=timesteps.terminated,
+        truncated=timesteps.truncated,
+        is_first=timesteps.is_first,
+        action=actions,
+    )
+    core = jax.tree.map(
+        lambda new, old: jnp.where(t == parts.replay.core_offset, new, old),
+        before.core,
+        _columns(block.core, first, size),
+    )
+    block = Collected(
+        visits=block.visits + 1,
+        steps=_put(block.steps, _one_row(steps), (t, first)),
+        records=_put(block.records, _one_row(records), (t, first)),
+        core=_put(block.core, core, (first,)),
+    )
+    return actions, _put(actors, after, (first,)), block
+
+
+def begin_playing(network: RecurrentQNetwork, episodes: int) -> Playing:
+    """Before the first timesteps of the evaluator's emulators."""
+
+    def repeat(tree):
+        return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], episodes, axis=0), tree)
+
+    cores = repeat(network.initial_state())
+    return Playing(repeat(network), cores, jnp.zeros(episodes, jnp.int32))
+
+
+def play(
+    newest: RecurrentQNetwork, timesteps: Timestep, playing: Playing
+) -> tuple[Int[Array, "E"], Playing]:
+    """One greedy step of each episode; those that start take the newest parameters."""
+
+    def one(timestep: Timestep, now: Playing) -> tuple[Int[Array, ""], Playing]:
+        network = jax.tree.map(
+            lambda new, old: jnp.where(timestep.is_first, new, old), newest, now.networks
+        )
+        inputs = Inputs(
+            timestep.observation,
+            now.previous_actions,
+            timestep.reward,
+            timestep.is_first,
+        )
+        q, core = network.step(inputs, now.cores)
+        action = jnp.argmax(q[0]).astype(jnp.int32)
+        return action, Playing(network, core, action)
+
+    return jax.vmap(one)(timesteps, playing)
+
+
+def _columns(tree, first: Int[Array, ""], size: int):
+    """The streams of one group, of arrays [B, ...]."""
+    return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, first, size), tree)
+
+
+def _one_row(tree):
+    return jax.tree.map(lambda leaf: leaf[None], tree)
+
+
+def _put(buffers, values, start: tuple[Int[Array, ""], ...]):
+    """Writes into the buffers, in place where they are donated."""
+
+    def put(buffer: Array, value: Array) -> Array:
+        zeros = (jnp.zeros((), jnp.int32),) * (buffer.ndim - len(start))
+        return lax.dynamic_update_slice(buffer, value.astype(buffer.dtype), start + zeros)
+
+    return jax.tree.map(put, buffers, values)

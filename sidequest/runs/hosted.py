@@ -1,0 +1,277 @@
+"""Emulators on the host, everything else on the accelerator; one thread controls both.
+
+The emulators work in groups that are visited in a fixed order. A visit receives what the
+next group shows and starts to copy it, has the device act on the group whose copy was
+started by the visit before, and sends off the actions that the device has found for the one
+before that. So nobody waits for a copy or for the device. With four groups, after g0 was
+received at the start:
+
+    visit       0     1     2     3     4     5
+    receive     g1    g2    g3    g0    g1    g2
+    act         g0    g1    g2    g3    g0    g1
+    send              g0    g1    g2    g3    g0      g0 emulates between visits 1 and 3
+
+With more groups, more of them emulate at a time. When all were acted on L times, a block
+goes into replay, and the updates that it pays for are spread over the visits of the next
+block, drawing and learning by turns:
+
+    visit       0  .  .  .  .  .  .  .  .  .  .  .      two updates in twelve visits
+    dispatch       draw     learn    draw     learn
+
+Each is short enough to hide behind the groups in flight. Nothing depends on how long
+anything takes: a run is repeatable from its seed, and its replay ratio is exact.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from sidequest.environments.base import HostedEnvironment
+from sidequest.replay.replay import Sample
+from sidequest.runs.assembly import Parts
+from sidequest.runs.collection import pack
+from sidequest.runs.ondevice import Individual, Pace, RoundRecord
+from sidequest.runs.programs import HostedState, make_programs, settle
+from sidequest.types import Timestep
+
+FEWEST_GROUPS = 3
+"""One arrives, one is acted on, one emulates."""
+
+
+class GreedyEpisode(NamedTuple):
+    """What the evaluator earned."""
+
+    episode_return: float
+    length: int
+
+
+class BlockRecord(NamedTuple):
+    """What one block leaves behind for the tables; NumPy arrays."""
+
+    block: int
+    """Its number, from 0."""
+    updates: int
+    """Made until this block was complete."""
+    round: RoundRecord
+    evaluations: list[GreedyEpisode]
+    """Those that ended during this block."""
+
+
+class HostedRun:
+    """One run on emulators: iterate over it to play, one block at a time, for ever."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        pace: Pace,
+        groups: Sequence[HostedEnvironment],
+        evaluator: HostedEnvironment | None = None,
+        evaluator_episodes: int = 0,
+    ):
+        """`start` must follow; programs are compiled when they are first needed.
+
+        Args:
+            groups: In flight, of `parts.streams` emulators together, all of one size.
+            evaluator: A group of its own, in flight as well.
+            evaluator_episodes: How many emulators that is.
+        """
+        if len(groups) < FEWEST_GROUPS or parts.streams % len(groups):
+            raise ValueError(
+                f"{parts.streams} streams in {len(groups)} groups: there must be "
+                f"{FEWEST_GROUPS} groups or more, of one size"
+            )
+        self.parts, self.pace = parts, pace
+        self.groups, self.evaluator = groups, evaluator
+        self.programs = make_programs(parts, len(groups), evaluator_episodes)
+        self._no_metrics = settle(parts.learner.no_metrics())
+        self._evaluator_episodes = evaluator_episodes
+        self._arrived: tuple[Array, np.ndarray] | None = None
+        self._unsent: tuple[HostedEnvironment, Array] | None = None
+
+    def start(self, individual: Individual) -> None:
+        """Begins a run: fresh parameters, empty replay, emulators as they are."""
+        if self._arrived is None:
+            self._arrived = _to_device(self.groups[0].recv())
+        self.blocks = self.updates = 0
+        self._scores = Scores(self._evaluator_episodes)
+        self._batch: Sample | None = None
+        self.metrics = self._no_metrics
+        self._unread: BlockRecord | None = None
+        # First, so that a device need not hold two replays at a time.
+        self.__dict__.pop("state", None)
+        self.state: HostedState = self.programs.begin(individual)
+
+    def __iter__(self) -> Iterator[BlockRecord]:
+        """Plays on; each block's record comes when the block after it is complete, so that
+        the copy from the device has had time."""
+        visits = len(self.groups) * self.parts.block_length
+        while True:
+            due = 2 * updates_due(self.pace, self.blocks)
+            for number in range(visits):
+                self.visit(number % len(self.groups))
+                for _ in range(share(number, visits, due)):
+                    self.draw_or_learn()
+            record, self._unread = self._unread, self.finish_block()
+            if record is not None:
+                record = record._replace(round=jax.device_get(record.round))
+                self.feed(record.round)
+                yield record
+
+    def visit(self, group: int) -> None:
+        """Acts on one group; receives from the next, and sends the one before off.
+
+        After the last group the evaluator has its turn.
+        """
+        member, block, playing = self.state
+        arrived = self._arrived
+        # First, so that the copy of what has arrived is done when it is acted on: to
+        # dispatch that earlier would block this thread.
+        following = self.groups[(group + 1) % len(self.groups)]
+        self._arrived = _to_device(following.recv())
+        actions, actors, block = self.programs.visit(
+            member.key, member.policy, arrived, member.actors, block
+        )
+        self.state = HostedState(member._replace(actors=actors), block, playing)
+        self._hand_over(self.groups[group], actions)
+        if self.evaluator is not None and group == len(self.groups) - 1:
+            self._visit_evaluator(self.evaluator)
+
+    def _visit_evaluator(self, evaluator: HostedEnvironment) -> None:
+        timestep = evaluator.recv()
+        self._scores.count(timestep)
+        network = self.state.member.learner.network
+        actions, playing = self.programs.play(
+            network, _to_device(timestep), self.state.playing
+        )
+        self.state = self.state._replace(playing=playing)
+        self._hand_over(evaluator, actions)
+
+    def _hand_over(self, environment: HostedEnvironment, actions: Array) -> None:
+        """Keeps these actions until the next visit, and sends off those kept so far."""
+        actions.copy_to_host_async()
+        self.send_kept()
+        self._unsent = environment, actions
+
+    def send_kept(self) -> None:
+        """Sends off the actions of the visit before, if there was one."""
+        if self._unsent is not None:
+            environment, actions = self._unsent
+            environment.send(np.asarray(actions))
+            self._unsent = None
+
+    def release(self) -> None:
+        """Lets go of the emulators: all are in flight then, as they were before the run."""
+        self.send_kept()
+        if self._arrived is not None:
+            _, rest = self._arrived
+            self.groups[0].send(np.zeros(rest.shape[1], np.int32))
+            self._arrived = None
+
+    def draw_or_learn(self) -> None:
+        """Draws a batch if none is at hand, or learns from the one that is."""
+        if self._batch is None:
+            self._batch = self.draw()
+        else:
+            batch, self._batch = self._batch, None
+            self.learn(batch)
+
+    def draw(self) -> Sample:
+        """Samples the batch of the next update."""
+        member = self.state.member
+        return self.programs.sample(member.key, member.learner.updates, member.replay)
+
+    def learn(self, batch: Sample) -> None:
+        """Makes one update, and gives the batch its new priorities."""
+        member = self.state.member
+        learner, priorities, self.metrics = self.programs.update(
+            member.learner, batch.steps, batch.core, batch.weights
+        )
+        replay = self.programs.reprioritise(member.replay, batch.index, priorities)
+        member = member._replace(learner=learner, replay=replay)
+        self.state = self.state._replace(member=member)
+        self.updates += 1
+
+    def finish_block(self) -> BlockRecord:
+        """Adds the block to replay, starts the copy of its record, pulls parameters."""
+        member, round_record = self.programs.absorb(
+            self.state.member, self.state.block, self.metrics
+        )
+        self.metrics = self._no_metrics
+        if self.blocks % self.pace.pull_every == self.pace.pull_every - 1:
+            policy = self.programs.newest(member.learner, member.meta)
+            member = member._replace(policy=policy)
+        self.state = self.state._replace(member=member)
+        for leaf in jax.tree.leaves(round_record):
+            leaf.copy_to_host_async()
+        record = BlockRecord(
+            self.blocks, self.updates, round_record, self._scores.finished()
+        )
+        self.blocks += 1
+        return record
+
+    def feed(self, record: RoundRecord) -> None:
+        """Tells the bandits of the episodes that ended, in the order in which they did."""
+        summaries, meta = record.summaries, self.state.member.meta
+        for t, stream in np.argwhere(summaries.finished):
+            meta = self.programs.feed(
+                meta,
+                record.choices[t, stream],
+                summaries.episode_return[t, stream],
+                summaries.length[t, stream],
+            )
+        member = self.state.member._replace(meta=meta)
+        self.state = self.state._replace(member=member)
+
+
+class Scores:
+    """Counts what the evaluator's emulators earn, from the first episode that it begins."""
+
+    def __init__(self, episodes: int):
+        self._returns = np.zeros(episodes)
+        self._lengths = np.zeros(episodes, int)
+        self._finished: list[GreedyEpisode] = []
+
+    def count(self, timestep: Timestep) -> None:
+        """The reward that comes with a first step belongs to the episode before it."""
+        self._returns += timestep.reward
+        for i in np.flatnonzero(timestep.is_first & (self._lengths > 0)):
+            episode = GreedyEpisode(float(self._returns[i]), int(self._lengths[i]))
+            self._finished.append(episode)
+        playing = timestep.is_first | (self._lengths > 0)
+        self._returns[timestep.is_first] = 0.0
+        self._lengths[timestep.is_first] = 0
+        self._lengths += playing
+
+    def finished(self) -> list[GreedyEpisode]:
+        """Those that ended since the last call."""
+        finished, self._finished = self._finished, []
+        return finished
+
+
+def updates_due(pace: Pace, block: int) -> int:
+    """Like `Pace.due`, without asking the device: updates paid for by earlier blocks."""
+
+    def until(blocks: int) -> int:
+        return max(blocks - pace.warm_up, 0) * pace.numerator // pace.denominator
+
+    return until(block) - until(block - 1)
+
+
+def share(number: int, of: int, events: int) -> int:
+    """How many of `events` fall to one visit of many, if they are spread evenly.
+
+    Three events in eight visits:   0 1 0 1 0 0 1 0
+    """
+
+    def until(visits: int) -> int:
+        return (2 * visits * events + of) // (2 * of)
+
+    return until(number + 1) - until(number)
+
+
+def _to_device(timestep: Timestep) -> tuple[Array, np.ndarray]:
+    """Starts to copy the frames; the rest is small enough to go with the call."""
+    return jax.device_put(timestep.observation), pack(timestep)

@@ -1,0 +1,148 @@
+"""What the device does in a hosted run: programs that are compiled apart.
+
+The host calls them one after the other, and each is dispatched without waiting for the one
+before. State that a program replaces is donated to it, so that nothing is copied.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from sidequest.agent.actor import ActorState, Policy
+from sidequest.agent.learner import LearnerState, Metrics
+from sidequest.agent.networks import RecurrentQNetwork
+from sidequest.replay.replay import ReplayState, Sample
+from sidequest.runs.assembly import Parts
+from sidequest.runs.collection import (
+    Collected,
+    Playing,
+    begin_playing,
+    empty_block,
+    play,
+    unpack,
+    visit,
+)
+from sidequest.runs.ondevice import Individual, Member, RoundRecord, Tail, remember
+from sidequest.switching.metacontroller import MetaState
+from sidequest.types import Key, Timestep
+
+BEGIN, VISITS, DRAWS = 0xBE61, 0x5717, 0xD1A3
+"""Set the random numbers of beginning, of acting and of sampling apart."""
+
+
+class HostedState(NamedTuple):
+    """All of a run that lives on the device. Iterating donates it: read it between blocks,
+    and keep copies only."""
+
+    member: Member
+    """Its environments and timesteps are on the host, so they are empty here."""
+    block: Collected
+    playing: Playing | None
+    """Of the evaluator."""
+
+
+class Programs(NamedTuple):
+    """What the device does, compiled apart; see `make_programs`."""
+
+    begin: Any
+    visit: Any
+    play: Any
+    absorb: Any
+    sample: Any
+    update: Any
+    reprioritise: Any
+    newest: Any
+    feed: Any
+
+
+def make_programs(parts: Parts, groups: int, episodes: int) -> Programs:
+    """Whatever is replaced by its successor is donated, so that nothing is copied.
+
+    Sampling is apart from the update: together, XLA gathers the frames once for each use.
+    """
+
+    def act(key: Key, policy: Policy, arrived, actors: ActorState, block: Collected):
+        key = jax.random.fold_in(key, VISITS)
+        return visit(parts, groups, key, policy, unpack(*arrived), actors, block)
+
+    def evaluate(network: RecurrentQNetwork, arrived, playing: Playing):
+        return play(network, unpack(*arrived), playing)
+
+    def sample(key: Key, updates: Int[Array, ""], replay: ReplayState) -> Sample:
+        key = jax.random.fold_in(jax.random.fold_in(key, DRAWS), updates)
+        return parts.replay.sample(key, replay, parts.batch_size)
+
+    return Programs(
+        begin=jax.jit(partial(begin, parts, episodes)),
+        visit=jax.jit(act, donate_argnums=(3, 4)),
+        play=jax.jit(evaluate, donate_argnums=2),
+        absorb=jax.jit(partial(absorb, parts), donate_argnums=0),
+        sample=jax.jit(sample),
+        update=jax.jit(parts.learner.update, donate_argnums=0),
+        reprioritise=jax.jit(parts.replay.reprioritise, donate_argnums=0),
+        newest=jax.jit(partial(newest, parts)),
+        feed=jax.jit(parts.meta.update, donate_argnums=0),
+    )
+
+
+def begin(parts: Parts, episodes: int, individual: Individual) -> HostedState:
+    """A run before its first visit."""
+    learner_key, actor_key = jax.random.split(jax.random.fold_in(individual.key, BEGIN))
+    learner = settle(parts.learner.init(learner_key))
+    meta = settle(parts.meta.init(individual.menu))
+    policy = newest(parts, learner, meta)
+    actors = jax.vmap(parts.actor.init, in_axes=(0, None, None))(
+        jax.random.split(actor_key, parts.streams), policy, individual.modes
+    )
+    actors = settle(actors)
+    block = empty_block(parts, actor_key, policy, actors)
+    zeros: Float[Array, "L B"] = jnp.zeros((parts.block_length, parts.streams))
+    member = Member(
+        key=jax.random.clone(individual.key),
+        environments=None,
+        timesteps=Timestep(None, None, None, None, None),
+        actors=actors,
+        policy=policy,
+        learner=learner,
+        meta=meta,
+        replay=parts.replay.init(),
+        tail=Tail(block.steps._replace(observation=None), zeros, zeros),
+    )
+    playing = begin_playing(learner.network, episodes) if episodes else None
+    return HostedState(member, block, playing)
+
+
+def newest(parts: Parts, learner: LearnerState, meta: MetaState) -> Policy:
+    """What actors act by from now on: copies, since updates donate the learner's own."""
+    policy = Policy(*parts.learner.greedy(learner), parts.meta.offer(meta))
+    return jax.tree.map(jnp.copy, settle(policy))
+
+
+def absorb(
+    parts: Parts, member: Member, block: Collected, metrics: Metrics
+) -> tuple[Member, RoundRecord]:
+    """Adds a complete block to replay; returns what the host wants to know of it."""
+    steps, records = block.steps, block.records
+    member = remember(parts, steps, records, block.core, member)
+    record = RoundRecord(
+        summaries=records.summary,
+        choices=records.choices,
+        metrics=metrics,
+        probabilities=member.policy.offer.probabilities,
+        modes=records.mode[:, 0],
+        signals=records.signal[:, 0],
+        rewards=steps.reward[:, 0],
+        is_first=steps.is_first[:, 0],
+    )
+    # Copies, since the next visit writes over the block.
+    return member, jax.tree.map(jnp.copy, record)
+
+
+def settle(tree):
+    """Fixes the types of numbers that came from Python's: what follows them in the loop has
+    no such weak types, and a program would be compiled once for each."""
+    return jax.tree.map(lambda leaf: lax.convert_element_type(leaf, leaf.dtype), tree)

@@ -1,0 +1,50 @@
+"""Random batches of sequences with ends of both kinds in them, and a small network."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sidequest.agent.learner import Step
+from sidequest.agent.networks import CoreState, RecurrentQNetwork
+from sidequest.agent.torsos import ObservationSpec
+
+ITEMS, ACTIONS, UNITS = 4, 3, 6
+SPEC = ObservationSpec((5,))
+
+
+def make_network(heads: int, key) -> RecurrentQNetwork:
+    return RecurrentQNetwork(
+        key,
+        SPEC,
+        ACTIONS,
+        heads,
+        convolutions=(),
+        torso_units=(8,),
+        core_units=UNITS,
+        post_units=7,
+        head_units=7,
+    )
+
+
+def random_steps(seed: int, *shape: int, ends: float = 0.25) -> Step:
+    """Steps of streams, e.g. [N, T] or [T, B]; flags are drawn for each on its own."""
+    rng = np.random.default_rng(seed)
+    ended = rng.random(shape) < ends
+    truncated = ended & (rng.random(shape) < 0.4)
+    return jax.tree.map(
+        jnp.asarray,
+        Step(
+            observation=rng.normal(size=(*shape, *SPEC.shape)).astype(np.float32),
+            previous_action=rng.integers(0, ACTIONS, shape, np.int32),
+            reward=rng.normal(size=shape).astype(np.float32),
+            terminated=ended & ~truncated,
+            truncated=truncated,
+            is_first=ended,
+            action=rng.integers(0, ACTIONS, shape, np.int32),
+        ),
+    )
+
+
+def random_core(seed: int, items: int = ITEMS) -> CoreState:
+    hidden, cell = jax.random.normal(jax.random.key(seed), (2, items, UNITS))
+    return CoreState(hidden, cell)

@@ -1,0 +1,431 @@
+"""The learner against a transcription, RLax, and what must not change its result."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import rlax
+
+from sidequest.agent.heads import make_heads
+from sidequest.agent.intrinsic import Novelty, NoveltyState
+from sidequest.agent.learner import (
+    Rules,
+    first_priorities,
+    head_rewards,
+    make_learner,
+    unroll,
+)
+from sidequest.agent.networks import Inputs
+from sidequest.agent.scaling import FLOOR, Moments, ReturnStatistics, return_scale
+from tests.agent.batches import (
+    ACTIONS,
+    ITEMS,
+    UNITS,
+    make_network,
+    random_core,
+    random_steps,
+)
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+PREFIX, TRAINED, N_STEP = 3, 9, 5
+GAMMA, SHORT = 0.9, 0.5
+CLIP = 0.5
+TARGET_INTERVAL = 3
+WEIGHTS = jnp.array([1.0, 0.5, 0.25, 0.8])
+
+
+def rules_of(*heads, **changes):
+    return Rules(
+        heads=make_heads(heads, discount=GAMMA, short_discount=SHORT),
+        prefix=PREFIX,
+        n_step=N_STEP,
+        timeout_is_terminal=False,
+        priority_mix=0.9,
+    )._replace(**changes)
+
+
+# Novelty of an observation: the sum of its numbers; its state counts the updates.
+COUNTING = Novelty(
+    init=lambda key: NoveltyState(None, None, None, jnp.zeros((), jnp.int32)),
+    reward=lambda state, x: jnp.sum(x, axis=-1),
+    update=lambda state, x: (
+        state._replace(optimiser=state.optimiser + 1),
+        jnp.sum(x, axis=-1),
+    ),
+)
+
+
+CLIPPED = optax.chain(optax.clip_by_global_norm(CLIP), optax.sgd(1.0))
+
+
+@functools.cache
+def compiled(*heads, **changes):
+    """A learner with compiled functions, and a state whose target differs."""
+    rules = rules_of(*heads, **changes)
+    learner = make_learner(
+        functools.partial(make_network, len(rules.heads)),
+        optax.adam(1e-2) if "intrinsic" in heads else CLIPPED,
+        rules,
+        target_interval=TARGET_INTERVAL,
+        novelty=COUNTING if "intrinsic" in heads else None,
+    )
+    learner = learner._replace(
+        init=jax.jit(learner.init),
+        update=jax.jit(learner.update),
+        witness=jax.jit(learner.witness),
+    )
+    state = learner.init(jax.random.key(0))
+    other = learner.init(jax.random.key(1))
+    return learner, state._replace(target=other.network), rules
+
+
+@pytest.fixture
+def batch():
+    return random_steps(0, ITEMS, PREFIX + TRAINED), random_core(0)
+
+
+@jax.jit
+def step_all(network, inputs, core):
+    return jax.vmap(network.step)(inputs, core)
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def rlax_targets(r_t, discount_t, v_t, n, lambda_t):
+    """Of one stream; like ours, but for the kinds of the numbers."""
+    lambda_t = lambda_t.astype(jnp.float32)
+    return rlax.n_step_bootstrapped_returns(r_t, discount_t, v_t, n, lambda_t)
+
+
+def q_by_steps(network, steps, core):
+    """Q-values of the trained steps, one call of `step` at a time."""
+    rows = []
+    for t in range(PREFIX + TRAINED):
+        at = jax.tree.map(lambda leaf, t=t: leaf[:, t], steps)
+        inputs = Inputs(at.observation, at.previous_action, at.reward, at.is_first)
+        q, core = step_all(network, inputs, core)
+        rows.append(np.asarray(q))
+    return np.stack(rows[PREFIX:], axis=1)
+
+
+def transcription(q, q_target, rewards, steps, rules):
+    """Loss of each item, priorities, scales and errors, in NumPy, targets by RLax."""
+    trained = jax.tree.map(lambda leaf: np.asarray(leaf)[:, PREFIX:], steps)
+    items, length, heads, _ = q.shape
+    errors = np.zeros((items, length - 1, heads))
+    targets = np.zeros_like(errors)
+    sigma = np.zeros(heads)
+    for h, head in enumerate(rules.heads):
+        terminated = trained.terminated[:, 1:]
+        if rules.timeout_is_terminal:
+            terminated = terminated | trained.truncated[:, 1:]
+        discounts = np.where(terminated, 0.0, head.discount).astype(np.float32)
+        unknown = trained.truncated[:, 1:] & ~terminated
+        for i in range(items):
+            best = q[i, :, h].argmax(axis=-1)
+            value = q_target[i, np.arange(length), h, best]
+            taken = q[i, np.arange(length), h, trained.action[i]]
+            goes_on = np.ones(length - 1, bool)
+            if head.cut_traces:
+                goes_on = (taken >= q[i, :, h].max(axis=-1))[1:]
+            goes_on &= ~np.append(unknown[i, 1:], False)
+            targets[i, :, h] = rlax_targets(
+                rewards[i, :, h], discounts[i], value[1:], N_STEP, goes_on
+            )
+            errors[i, :, h] = np.where(unknown[i], 0.0, targets[i, :, h] - taken[:-1])
+        spread = np.var(discounts, dtype=float) * np.mean(targets[..., h] ** 2)
+        sigma[h] = max(np.sqrt(np.var(rewards[..., h]) + spread), FLOOR)
+    scaled = errors / sigma
+    losses = 0.5 * np.sum(scaled**2, axis=(1, 2))
+    size = np.abs(scaled).mean(axis=2)
+    priorities = 0.9 * size.max(axis=1) + 0.1 * size.mean(axis=1)
+    return losses, priorities, sigma, errors
+
+
+@pytest.mark.parametrize(
+    ("heads", "timeout_is_terminal"),
+    [(("extrinsic",), False), (("extrinsic",), True), (("intrinsic", "short"), False)],
+)
+def test_an_update_is_its_transcription(heads, timeout_is_terminal):
+    changes = {"timeout_is_terminal": True} if timeout_is_terminal else {}
+    learner, state, rules = compiled(*heads, **changes)
+    for seed in range(3):
+        steps = random_steps(seed, ITEMS, PREFIX + TRAINED)
+        core = random_core(seed)
+        _, priorities, metrics = learner.update(state, steps, core, WEIGHTS)
+        q = q_by_steps(state.network, steps, core)
+        q_target = q_by_steps(state.target, steps, core)
+        arrived = np.asarray(steps.reward)[:, PREFIX + 1 :]
+        first = np.asarray(steps.is_first)[:, PREFIX + 1 :]
+        led_to = np.asarray(steps.observation)[:, PREFIX + 1 :].sum(axis=-1)
+        novel = np.where(first, 0.0, led_to)
+        columns = [novel if head.source == "intrinsic" else arrived for head in rules.heads]
+        rewards = np.stack(columns, axis=-1).astype(np.float32)
+        losses, expected, sigma, errors = transcription(q, q_target, rewards, steps, rules)
+        assert steps.truncated[:, PREFIX + 1 :].any()
+        assert steps.terminated[:, PREFIX + 1 :].any()
+        close = functools.partial(np.testing.assert_allclose, rtol=2e-4, atol=1e-5)
+        close(metrics.loss, np.mean(WEIGHTS * losses))
+        close(priorities, expected)
+        close(metrics.scale, sigma)
+        close(metrics.td_error, np.abs(errors).mean(axis=(0, 1)))
+        close(metrics.priority, expected.mean())
+
+
+def test_running_statistics_have_their_say_in_the_scale(batch):
+    learner, state, _ = compiled("extrinsic")
+    one = jnp.ones(1)
+    # Rewards with deviation 30 have been seen: far more than in the batch.
+    seen = ReturnStatistics(
+        Moments(one, one, 900 * one), Moments(one, one, 0 * one), Moments(one, one, one)
+    )
+    _, priorities, _ = learner.update(state, *batch, WEIGHTS)
+    _, scaled, metrics = learner.update(state._replace(scales=seen), *batch, WEIGHTS)
+    _, _, before = learner.update(state, *batch, WEIGHTS)
+    np.testing.assert_allclose(metrics.scale, 30.0, rtol=1e-6)
+    np.testing.assert_allclose(scaled * 30.0, priorities * before.scale, rtol=1e-5)
+
+
+def test_burn_in_carries_no_gradient(batch):
+    learner, state, _ = compiled("extrinsic")
+    steps, core = batch
+    steps = steps._replace(is_first=jnp.zeros_like(steps.is_first))
+
+    @jax.jit
+    @functools.partial(jax.grad, argnums=(0, 1))
+    def gradient(observation, core):
+        seen = steps._replace(observation=observation)
+        return learner.update(state, seen, core, WEIGHTS)[2].loss
+
+    observations, cores = gradient(steps.observation, core)
+    np.testing.assert_array_equal(observations[:, :PREFIX], 0.0)
+    jax.tree.map(lambda leaf: np.testing.assert_array_equal(leaf, 0.0), cores)
+    # All trained steps but the last, which has no error, have one.
+    assert (np.abs(observations[:, PREFIX:-1]).sum(axis=(0, 2)) > 0).all()
+
+
+def test_burn_in_does_matter(batch):
+    learner, state, _ = compiled("extrinsic")
+    steps, core = batch
+    steps = steps._replace(is_first=jnp.zeros_like(steps.is_first))
+    moved = steps._replace(observation=steps.observation.at[:, :PREFIX].add(1.0))
+    losses = [
+        learner.update(state, *inputs, WEIGHTS)[2].loss
+        for inputs in ((steps, core), (moved, core), (steps, random_core(9)))
+    ]
+    assert len(set(map(float, losses))) == 3
+
+
+def test_what_came_before_an_episode_does_not_reach_its_q_values(batch):
+    _, state, _ = compiled("extrinsic")
+    steps, core = batch
+    run = jax.jit(lambda steps, core: unroll(state.network, steps, core, PREFIX))
+    start = PREFIX + 4
+    first = jnp.zeros_like(steps.is_first).at[:, start].set(True)
+    steps = steps._replace(is_first=first)
+    other = random_steps(7, ITEMS, PREFIX + TRAINED)
+    mixed = jax.tree.map(
+        lambda a, b: jnp.concatenate([a[:, :start], b[:, start:]], 1),
+        other._replace(is_first=first),
+        steps,
+    )
+    # The action and the reward that arrive with the first step belong to the past too.
+    mixed = mixed._replace(
+        previous_action=mixed.previous_action.at[:, start].set(ACTIONS - 1),
+        reward=mixed.reward.at[:, start].set(50.0),
+    )
+    q, changed = run(steps, core), run(mixed, random_core(7))
+    np.testing.assert_array_equal(q[:, start - PREFIX :], changed[:, start - PREFIX :])
+    assert (q[:, : start - PREFIX] != changed[:, : start - PREFIX]).all()
+
+
+def test_a_permuted_batch_gives_the_same_update(batch):
+    learner, state, _ = compiled("intrinsic", "short")
+    order = np.array([2, 0, 3, 1])
+    permuted = jax.tree.map(lambda leaf: leaf[order], batch)
+    one, priorities, metrics = learner.update(state, *batch, WEIGHTS)
+    two, shuffled, same = learner.update(state, *permuted, WEIGHTS[order])
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
+    close(shuffled, priorities[order])
+    jax.tree.map(close, metrics, same)
+    jax.tree.map(close, one.network, two.network)
+
+
+def test_importance_weights_scale_the_loss(batch):
+    learner, state, _ = compiled("extrinsic")
+
+    def loss(weights):
+        return float(learner.update(state, *batch, weights)[2].loss)
+
+    whole = loss(WEIGHTS)
+    np.testing.assert_allclose(loss(2 * WEIGHTS), 2 * whole, rtol=1e-5)
+    alone = [loss(row) for row in jnp.eye(ITEMS)]
+    np.testing.assert_allclose(np.dot(alone, WEIGHTS), whole, rtol=1e-5)
+    assert loss(jnp.zeros(ITEMS)) == 0.0
+
+
+def test_the_target_network_is_renewed_at_its_interval_only(batch):
+    learner, state, _ = compiled("extrinsic")
+
+    def equal(one, two):
+        # A compiler may compute a sum twice, and round it differently.
+        leaves = zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True)
+        return all(np.allclose(x, y, rtol=1e-6, atol=1e-7) for x, y in leaves)
+
+    for number in range(1, 8):
+        before, state = state, learner.update(state, *batch, WEIGHTS)[0]
+        assert state.updates == number
+        assert not equal(state.network, before.network)
+        if number % TARGET_INTERVAL == 0:
+            assert equal(state.target, state.network)
+        else:
+            jax.tree.map(np.testing.assert_array_equal, state.target, before.target)
+
+
+def test_the_gradient_is_clipped_and_reported_as_it_was(batch):
+    learner, state, _ = compiled("extrinsic")
+    after, _, metrics = learner.update(state, *batch, WEIGHTS)
+    assert metrics.gradient_norm > 2 * CLIP
+    step = jax.tree.map(jnp.subtract, after.network, state.network)
+    np.testing.assert_allclose(optax.tree.norm(step), CLIP, rtol=1e-4)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 3e38])
+def test_an_update_that_is_not_finite_is_left_out_and_counted(batch, bad):
+    learner, state, _ = compiled("intrinsic", "short")
+    steps, core = batch
+    reward = steps.reward.at[1, PREFIX + 2].set(bad)
+    after, _, metrics = learner.update(state, steps._replace(reward=reward), core, WEIGHTS)
+    assert after.skipped == 1 and metrics.skipped == 1
+    unchanged = after._replace(skipped=state.skipped)
+    jax.tree.map(np.testing.assert_array_equal, unchanged, state)
+    later, priorities, metrics = learner.update(after, steps, core, WEIGHTS)
+    assert later.updates == 1 and metrics.skipped == 1
+    for leaf in jax.tree.leaves((later, priorities, metrics)):
+        assert np.isfinite(leaf).all()
+
+
+def test_intrinsic_reward_is_the_novelty_of_what_came_next(batch):
+    learner, state, rules = compiled("intrinsic", "short")
+    steps, _ = batch
+    trained = jax.tree.map(lambda leaf: leaf[:, PREFIX:], steps)
+    rewards, surprise, _ = head_rewards(COUNTING, state, trained, rules)
+    first = np.asarray(trained.is_first[:, 1:])
+    led_to = np.asarray(trained.observation)[:, 1:].sum(axis=-1)
+    assert first.any()
+    np.testing.assert_allclose(surprise, np.where(first, 0.0, led_to), rtol=1e-5)
+    assert [head.name for head in rules.heads] == ["extrinsic", "intrinsic", "short"]
+    np.testing.assert_array_equal(rewards[..., 1], surprise)
+    for h in (0, 2):
+        np.testing.assert_array_equal(rewards[..., h], trained.reward[:, 1:])
+
+
+def test_novelty_learns_once_an_update_and_only_where_it_counts(batch):
+    learner, state, _ = compiled("intrinsic", "short")
+    for number in range(3):
+        assert state.novelty.optimiser == number
+        state, _, metrics = learner.update(state, *batch, WEIGHTS)
+    counts = state.scales.reward.count
+    # The extrinsic heads' statistics come from actors, not from replay.
+    np.testing.assert_array_equal(counts, [0.0, 3 * ITEMS * (TRAINED - 1), 0.0])
+    assert metrics.intrinsic_reward != 0.0
+    assert compiled("extrinsic")[1].novelty is None
+
+
+def test_first_priorities_are_the_learners_formula_with_the_actors_values():
+    rules = rules_of("short")
+    steps = random_steps(3, TRAINED, ITEMS)  # [T, B], as streams are
+    rng = np.random.default_rng(3)
+    taken, value = rng.normal(size=(2, TRAINED, ITEMS)).astype(np.float32)
+    scale = jnp.float32(2.5)
+    found = first_priorities(
+        steps._replace(observation=None),
+        jnp.asarray(taken),
+        jnp.asarray(value),
+        scale,
+        rules,
+    )
+    for b in range(ITEMS):
+        own = jax.tree.map(lambda leaf, b=b: np.asarray(leaf)[1:, b], steps)
+        unknown = own.truncated
+        target = rlax_targets(
+            own.reward,
+            np.where(own.terminated, 0.0, GAMMA).astype(np.float32),
+            value[1:, b],
+            N_STEP,
+            ~np.append(unknown[1:], False),
+        )
+        size = np.where(unknown, 0.0, np.abs(target - taken[:-1, b])) / 2.5
+        np.testing.assert_allclose(
+            found[b], 0.9 * size.max() + 0.1 * size.mean(), rtol=1e-5
+        )
+
+
+def test_first_priorities_are_those_of_the_learner_where_both_see_the_same(batch):
+    """One head, its own values as target's, batch and running scale alike."""
+    learner, state, rules = compiled("extrinsic")
+    steps, core = batch
+    state = state._replace(target=state.network)
+    _, priorities, metrics = learner.update(state, steps, core, WEIGHTS)
+    q = q_by_steps(state.network, steps, core)[:, :, 0]
+    trained = jax.tree.map(lambda leaf: jnp.swapaxes(leaf[:, PREFIX:], 0, 1), steps)
+    taken = np.take_along_axis(q.swapaxes(0, 1), np.asarray(trained.action)[..., None], -1)
+    found = first_priorities(
+        trained._replace(observation=None),
+        jnp.asarray(taken[..., 0]),
+        jnp.asarray(q.max(axis=-1).T),
+        metrics.scale[0],
+        rules,
+    )
+    np.testing.assert_allclose(found, priorities, rtol=1e-4)
+
+
+def test_what_actors_report_by_hand():
+    learner, state, _ = compiled("intrinsic", "short")
+    steps = random_steps(0, 3, 1, ends=0.0)._replace(
+        reward=jnp.array([[1.0], [0.0], [4.0]]),
+        terminated=jnp.array([[False], [True], [False]]),
+    )
+    values = jnp.array([[[7.0, 7.0, 7.0]], [[7.0, 7.0, 7.0]], [[10.0, 7.0, 20.0]]])
+    scales = learner.witness(state, steps, values).scales
+    # Returns: 4 + 0.9 * 10 = 13;  0, the end;  1 + 0.9 * 0 = 1.   Short: 14, 0, 1
+    for h, gamma, returns in [(0, GAMMA, [1, 0, 13]), (2, SHORT, [1, 0, 14])]:
+        for moments, seen in zip(
+            scales, ([1, 0, 4], [gamma, 0, gamma], returns), strict=True
+        ):
+            assert moments.count[h] == 3
+            np.testing.assert_allclose(moments.mean[h], np.mean(seen), rtol=1e-5)
+            np.testing.assert_allclose(moments.variance[h], np.var(seen), rtol=1e-4)
+    # No actor sees an intrinsic reward.
+    for moments in scales:
+        assert moments.count[1] == moments.mean[1] == moments.variance[1] == 0.0
+    _, used = learner.greedy(state._replace(scales=scales))
+    spread = np.var([GAMMA, 0, GAMMA]) * np.mean(np.square([1, 0, 13]))
+    np.testing.assert_allclose(used[0], np.sqrt(np.var([1, 0, 4]) + spread), rtol=1e-4)
+    assert used[1] == np.float32(FLOOR)
+
+
+def test_two_reports_are_one_of_both():
+    learner, state, _ = compiled("extrinsic")
+    halves = [random_steps(seed, 4, 2) for seed in (0, 1)]
+    values = jnp.ones((4, 2, 1))
+    for half in halves:
+        state = learner.witness(state, half, values)
+    rewards = np.concatenate([np.asarray(half.reward).ravel() for half in halves])
+    np.testing.assert_allclose(state.scales.reward.mean[0], rewards.mean(), atol=1e-6)
+    np.testing.assert_allclose(state.scales.reward.variance[0], rewards.var(), rtol=1e-5)
+    assert return_scale(state.scales)[0] >= np.sqrt(rewards.var()) * (1 - 1e-5)
+
+
+def test_a_network_without_a_prefix_starts_at_the_stored_state():
+    _, state, _ = compiled("extrinsic")
+    steps, core = random_steps(0, ITEMS, TRAINED, ends=0.0), random_core(0)
+    q = jax.jit(lambda steps, core: unroll(state.network, steps, core, 0))(steps, core)
+    at = jax.tree.map(lambda leaf: leaf[:, 0], steps)
+    inputs = Inputs(at.observation, at.previous_action, at.reward, at.is_first)
+    first, _ = step_all(state.network, inputs, core)
+    np.testing.assert_allclose(q[:, 0], first, rtol=1e-5, atol=1e-6)
+    assert core.hidden.shape == (ITEMS, UNITS)

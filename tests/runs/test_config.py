@@ -1,0 +1,211 @@
+"""The paper's table number for number, settings that are read, and faults that are told."""
+
+import ast
+import dataclasses
+import functools
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import sidequest.runs
+from sidequest.config import (
+    PAPER,
+    PRESETS,
+    SMALL,
+    Config,
+    ConfigError,
+    change,
+    check,
+    flatten,
+    from_dict,
+)
+from sidequest.environments.base import EnvironmentSpec
+from sidequest.runs.assembly import assemble, make_optimiser
+from sidequest.switching.variants import PAPER_ARMS, parse
+
+# "Hyper-parameters and settings", row by row.
+TABLE = {
+    "network.channels": (32, 64, 128, 128),
+    "network.kernels": (7, 5, 5, 3),
+    "network.strides": (4, 2, 2, 1),
+    "network.pre_units": 512,
+    "network.core_units": 512,
+    "network.post_units": 256,
+    "network.head_units": 256,
+    "acting.streams": 120,
+    "acting.pull_interval": 400,
+    "replay.block_length": 80 // 2,  # sequences of 80 that overlap by 40
+    "replay.prefix": 20,
+    "replay.capacity": 4 * 10**6,
+    "replay.priority_exponent": 0.9,
+    "replay.importance_exponent": 0.6,
+    "replay.ratio": 1,
+    "learning.n_step": 5,
+    "learning.watkins": None,  # "off-policy corrections: none", but for XI
+    "learning.discount": 0.997,
+    "learning.batch_size": 64,
+    "learning.learning_rate": 2e-4,
+    "learning.adam_epsilon": 1e-8,
+    "learning.adam_b1": 0.9,
+    "learning.adam_b2": 0.999,
+    "learning.clip_norm": 40,
+    "learning.target_interval": 400,
+    "novelty.channels": (32, 64, 64),
+    "novelty.kernels": (8, 4, 3),
+    "novelty.strides": (4, 2, 1),
+    "novelty.units": 128,
+    "novelty.downsampling": 2,
+    # From the text: other explore modes, the bandits' arms, R2D2's priorities.
+    "learning.short_discount": 0.97,
+    "learning.priority_mix": 0.9,
+    "switching.explore_arms": (1, 10, 100),
+    "switching.exploit_arms": (10, 100, 1_000, 10_000),
+    "switching.rate_arms": (0.1, 0.01, 0.001, 0.0001),
+}
+# What the paper gives no number for, or what is of no consequence to results.
+OURS = """network.recurrent network.dtype network.scan_unroll replay.warm_up
+learning.timeout_is_terminal switching.rule switching.promise_horizon switching.bandit
+switching.window evaluation.interval evaluation.episodes evaluation.traces""".split()
+
+FRAMES = EnvironmentSpec("frames", (40, 40, 3), np.dtype(np.uint8), 4, maximum=255.0)
+
+
+def test_the_paper_preset_is_the_papers_table():
+    settings = flatten(PAPER)
+    assert {name: settings[name] for name in TABLE} == TABLE
+    assert PRESETS["paper"] is PAPER and Config() == PAPER
+
+
+def test_every_setting_is_the_papers_or_known_to_be_ours():
+    assert set(flatten(PAPER)) == {*TABLE, *OURS}
+
+
+def test_the_papers_arms_are_those_of_the_switch():
+    switching = PAPER.switching
+    arms = switching.explore_arms, switching.exploit_arms, switching.rate_arms
+    assert arms == tuple(PAPER_ARMS)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_have_no_fault(preset):
+    check(PRESETS[preset])
+
+
+def reading(part, component, read):
+    """A copy that notes which of its fields are read."""
+
+    def note(self, name):
+        if name in type(part).__dataclass_fields__:
+            read.add(f"{component}.{name}")
+        return object.__getattribute__(self, name)
+
+    spying = type(type(part).__name__, (type(part),), {"__getattribute__": note})
+    return spying(**{field.name: getattr(part, field.name) for field in fields(part)})
+
+
+fields = dataclasses.fields
+
+
+def test_every_setting_is_read():
+    """By `assemble`, or by name somewhere in `runs`: a setting that nobody reads lies."""
+    parts, read = {}, set()
+    for field in fields(PAPER):
+        parts[field.name] = reading(getattr(PAPER, field.name), field.name, read)
+    config = Config(**parts)
+    read.clear()
+    assemble(config, FRAMES, [parse("XI-intra(*,informed,p*,X)")])
+    for path in Path(sidequest.runs.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            # config.evaluation.episodes; and acting.streams, where acting = config.acting
+            if isinstance(node, ast.Attribute):
+                owner = node.value
+                owner = getattr(owner, "attr", None) or getattr(owner, "id", None)
+                read.add(f"{owner}.{node.attr}")
+    assert set(flatten(PAPER)) - read == set()
+
+
+def test_the_optimiser_clips_before_adam():
+    optimiser = make_optimiser(PAPER)
+    parameters = {"a": jnp.zeros(2), "b": jnp.zeros(1)}
+    huge = {"a": jnp.array([3e5, 0.0]), "b": jnp.array([4e5])}
+    _, state = optimiser.update(huge, optimiser.init(parameters), parameters)
+    momentum = optax.tree.get(state, "mu")
+    # A norm of 5e5 is cut to 40, of which the first moment takes a tenth.
+    np.testing.assert_allclose(momentum["a"], [2.4, 0.0], rtol=1e-5)
+    np.testing.assert_allclose(momentum["b"], [3.2], rtol=1e-5)
+
+
+def test_all_faults_are_told_at_once():
+    broken = change(
+        SMALL,
+        **{
+            "network.core_units": 0,
+            "replay.ratio": 0.0,
+            "replay.priority_exponent": 1.5,
+            "learning.discount": -0.1,
+            "learning.learning_rate": 0.0,
+            "novelty.kernels": (3, 3),
+        },
+    )
+    with pytest.raises(ConfigError) as error:
+        check(broken)
+    told = str(error.value).splitlines()
+    assert len(told) == 6
+    for fault in [
+        "network.core_units is 0; it is 1 or more",
+        "replay.priority_exponent is 1.5; it is between 0 and 1",
+        "learning.discount is -0.1; it is between 0 and 1",
+        "replay.ratio is 0.0; it is above 0",
+        "learning.learning_rate is 0.0; it is between 0 and 1",
+        "novelty: channels, kernels and strides have different lengths",
+    ]:
+        assert fault in told
+
+
+@pytest.mark.parametrize("name", ["replay.ration", "ratio", "replay"])
+def test_an_unknown_setting_is_refused(name):
+    with pytest.raises(ConfigError, match=f"no setting '{name}'; there are network"):
+        change(SMALL, **{name: 1.0})
+
+
+def test_a_change_leaves_the_rest_and_the_original_alone():
+    changed = change(SMALL, **{"replay.ratio": 7.0, "network.recurrent": False})
+    different = {
+        name for name, value in flatten(changed).items() if value != flatten(SMALL)[name]
+    }
+    assert different == {"replay.ratio", "network.recurrent"}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        SMALL.replay.ratio = 1.0
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_config_survives_json(preset):
+    config = change(PRESETS[preset], **{"learning.watkins": True, "switching.window": 5})
+    text = json.dumps(dataclasses.asdict(config))
+    assert from_dict(json.loads(text)) == config
+
+
+def test_the_networks_are_of_the_size_that_was_asked_for():
+    variant = parse("XI-step-level-0.01")
+    parts = assemble(PAPER, FRAMES, [variant])
+    state = jax.eval_shape(functools.partial(parts.learner.init, jax.random.key(0)))
+    channels = [layer.weight.shape[-1] for layer in state.network.torso.convolutions]
+    assert channels == [32, 64, 128, 128]
+    assert state.network.core.recurrent.shape == (512, 4 * 512)
+    assert state.network.post.weight.shape == (512, 256)
+    assert state.network.heads.advantage.weight.shape == (2, 256, 4)
+    novelty = state.novelty.target
+    assert [layer.weight.shape[-1] for layer in novelty.torso.convolutions] == [32, 64, 64]
+    assert novelty.output.weight.shape[-1] == 128
+    assert state.novelty.normaliser.mean.shape == (20, 20, 3)  # every second pixel
+
+
+def test_variants_with_different_heads_do_not_share_a_program():
+    both = [parse("XU-step-level-0.1"), parse("XI-step-level-0.1")]
+    with pytest.raises(ValueError, match="different heads.*extrinsic, intrinsic"):
+        assemble(SMALL, FRAMES, both)

@@ -1,0 +1,362 @@
+"""Hosted runs: what emulators show is what replay gets, in lock-step and repeatable."""
+
+import os
+import sys
+import threading
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sidequest.agent.modes import modes_of
+from sidequest.config import PAPER, change
+from sidequest.environments import atari
+from sidequest.environments.base import EnvironmentSpec
+from sidequest.replay.tiles import tile_store
+from sidequest.runs.assembly import arms_of, assemble, make_network
+from sidequest.runs.collection import begin_playing, pack, play, unpack
+from sidequest.runs.emulators import NICENESS, build_politely
+from sidequest.runs.hosted import HostedRun, Scores, share, updates_due
+from sidequest.runs.ondevice import Individual, pace_of
+from sidequest.switching.metacontroller import menu_of
+from sidequest.switching.variants import parse
+from sidequest.types import Timestep
+
+VARIANT = parse("XU-intra(10,informed,p*,X)")
+GROUPS, SIZE, LENGTH = 3, 2, 8
+
+TINY = change(
+    PAPER,
+    **{
+        "network.channels": (4, 4),
+        "network.kernels": (7, 5),
+        "network.strides": (4, 4),
+        "network.pre_units": 8,
+        "network.core_units": 8,
+        "network.post_units": 8,
+        "network.head_units": 8,
+        "network.scan_unroll": 1,
+        "acting.streams": GROUPS * SIZE,
+        "acting.pull_interval": 2 * LENGTH,
+        "replay.block_length": LENGTH,
+        "replay.prefix": 4,
+        "replay.capacity": GROUPS * SIZE * LENGTH * 10,
+        "replay.warm_up": 0,
+        "learning.batch_size": 4,
+    },
+)
+
+MARK = 255  # what only the evaluator's emulators show
+
+
+class Drawn:
+    """A group without emulators: stream i paints i above and the step below.
+
+    Its episodes last 5 + i steps, if nothing else is said. Those of stream 0 terminate,
+    others run out of time.
+    """
+
+    spec = EnvironmentSpec(
+        "drawn", (14, 16, 3), np.dtype(np.uint8), 3, maximum=255.0, frames_per_step=4
+    )
+
+    def __init__(self, streams, lengths=None):
+        self.streams = np.array(streams)
+        self.lengths = 5 + self.streams if lengths is None else np.array(lengths)
+        self.step = 0
+        self.in_flight = True
+
+    def send(self, actions):
+        assert not self.in_flight and len(actions) == len(self.streams)
+        self.in_flight = True
+        self.step += 1
+
+    def recv(self):
+        assert self.in_flight
+        self.in_flight = False
+        return self.shown(self.step)
+
+    def shown(self, step: int) -> Timestep:
+        frames = np.zeros((len(self.streams), *self.spec.observation_shape), np.uint8)
+        frames[:, :7] = self.streams.reshape(-1, 1, 1, 1)
+        frames[:, 7:] = step
+        over = (step > 0) & (step % self.lengths == 0)
+        terminated = over & (self.streams == 0)
+        reward = np.full(len(self.streams), float(step > 0), np.float32)
+        return Timestep(frames, reward, terminated, over & ~terminated, over | (step == 0))
+
+    def close(self):
+        pass
+
+
+class Told:
+    """A group that remembers the actions it was sent."""
+
+    def __init__(self, group):
+        self.spec, self.recv, self.group = group.spec, group.recv, group
+        self.actions: list[np.ndarray] = []
+
+    def send(self, actions):
+        self.actions.append(actions)
+        self.group.send(actions)
+
+    def close(self):
+        self.group.close()
+
+
+def individual(seed: int) -> Individual:
+    menu = menu_of(VARIANT, arms_of(TINY.switching))
+    return Individual(jax.random.key(seed), menu, modes_of(VARIANT, ("extrinsic",)))
+
+
+def make_run(spec: EnvironmentSpec, groups, evaluator=None, episodes=0) -> HostedRun:
+    store = tile_store(lambda step: step.observation, memory=60_000_000)
+    parts = assemble(TINY, spec, [VARIANT], store)
+    return HostedRun(parts, pace_of(TINY), groups, evaluator, episodes)
+
+
+def drawn_evaluator() -> Drawn:
+    return Drawn([MARK - 1, MARK], lengths=[7, 9])
+
+
+def drawn_groups() -> list[Drawn]:
+    return [Drawn(range(SIZE * group, SIZE * (group + 1))) for group in range(GROUPS)]
+
+
+@pytest.fixture(scope="module")
+def compiled() -> HostedRun:
+    """One run for many tests, since its programs take a while to compile."""
+    return make_run(Drawn.spec, drawn_groups(), drawn_evaluator(), episodes=2)
+
+
+@pytest.fixture
+def run(compiled) -> HostedRun:
+    compiled.release()
+    compiled.groups, compiled.evaluator = drawn_groups(), drawn_evaluator()
+    compiled.start(individual(0))
+    return compiled
+
+
+def blocks(run: HostedRun, count: int) -> list:
+    records = iter(run)
+    return [next(records) for _ in range(count)]
+
+
+def test_a_block_holds_what_the_groups_showed(run):
+    blocks(run, 3)
+    # The record of a block comes one block late, so the fourth is complete as well.
+    steps = jax.device_get(run.state.block.steps)
+    for group in drawn_groups():
+        for t in range(LENGTH):
+            shown = group.shown(3 * LENGTH + t)
+            for name, value in shown._asdict().items():
+                column = getattr(steps, name)[t, group.streams]
+                np.testing.assert_array_equal(column, value, err_msg=name)
+
+
+def test_replay_gives_back_consecutive_frames_of_one_stream(run):
+    blocks(run, 8)
+    batch = jax.device_get(run.draw())
+    frames, actions = batch.steps.observation, batch.steps.action
+    for item, stream in enumerate(batch.index.stream):
+        assert np.all(frames[item, :, :7] == stream)
+        times = frames[item, :, 7, 0, 0].astype(int)
+        first = batch.index.block[item] * LENGTH - TINY.replay.prefix
+        np.testing.assert_array_equal(times, first + np.arange(len(times)))
+        np.testing.assert_array_equal(
+            batch.steps.previous_action[item, 1:], actions[item, :-1]
+        )
+
+
+def test_every_ended_episode_is_summed_up_once(run):
+    records = blocks(run, 8)
+    summaries = [record.round.summaries for record in records]
+    finished = np.concatenate([summary.finished for summary in summaries])
+    lengths = np.concatenate([summary.length for summary in summaries])
+    returns = np.concatenate([summary.episode_return for summary in summaries])
+    for stream in range(GROUPS * SIZE):
+        ends = np.flatnonzero(finished[:, stream])
+        np.testing.assert_array_equal(ends, np.arange(5 + stream, 64, 5 + stream))
+        assert set(lengths[ends, stream]) == set(returns[ends, stream]) == {5 + stream}
+
+
+def test_bandits_hear_of_every_episode_of_the_blocks_that_were_read(run):
+    records = blocks(run, 5)
+    lengths = np.asarray(run.state.member.meta.lengths)
+    expected = [
+        record.round.summaries.length[t, stream]
+        for record in records
+        for t, stream in np.argwhere(record.round.summaries.finished)
+    ]
+    np.testing.assert_array_equal(lengths[~np.isnan(lengths)], expected[-100:])
+
+
+def test_the_replay_ratio_is_exact(run):
+    records = blocks(run, 12)
+    ratio = run.pace.numerator / run.pace.denominator
+    # Block n is paid for while block n + 1 is played; two more are needed for an item.
+    paid = [max(record.block - run.pace.warm_up, 0) for record in records]
+    assert [record.updates for record in records] == [int(n * ratio) for n in paid]
+    owed = TINY.replay.ratio * paid[-1] * GROUPS * SIZE
+    replayed = records[-1].updates * TINY.learning.batch_size
+    assert 0 <= owed - replayed < TINY.learning.batch_size
+    learner = run.state.member.learner
+    assert int(learner.updates) + int(learner.skipped) == run.updates
+    assert not int(learner.skipped)
+
+
+def test_the_evaluator_is_recorded_and_nowhere_else(run):
+    evaluations = [e for record in blocks(run, 10) for e in record.evaluations]
+    # In 80 steps eleven episodes of 7 and eight of 9 steps end, with reward 1 a step.
+    assert sorted(evaluations) == [(7.0, 7)] * 11 + [(9.0, 9)] * 8
+    batch = jax.device_get(run.draw())
+    assert batch.steps.observation[:, :, :7].max() < GROUPS * SIZE
+    assert np.max(run.state.block.steps.observation[:, :, :7]) < GROUPS * SIZE
+
+
+def test_the_same_seed_gives_the_same_records(run):
+    once = blocks(run, 6)
+    for seed in (0, 1):
+        run.release()
+        run.groups, run.evaluator = drawn_groups(), drawn_evaluator()
+        run.start(individual(seed))
+        again = blocks(run, 6)
+        same = jax.tree.map(partial(np.array_equal, equal_nan=True), once, again)
+        assert all(jax.tree.leaves(same)) == (seed == 0)
+
+
+def test_actors_pull_parameters_when_it_is_time(run):
+    def pulled() -> bool:
+        policy, learner = run.state.member.policy, run.state.member.learner
+        return bool(jnp.all(policy.network.post.weight == learner.network.post.weight))
+
+    # Every second block. Updates start with the fourth block, the first pull after them
+    # is that of the sixth; here its end is seen when the record of the fifth is out.
+    seen = [(record.block + 1, pulled()) for record in iter_until(run, 8)]
+    assert [block for block, newest in seen if newest and block > 3] == [5, 7]
+
+
+def iter_until(run: HostedRun, count: int):
+    for record in run:
+        yield record
+        if record.block + 1 == count:
+            return
+
+
+def test_too_few_groups_are_refused():
+    with pytest.raises(ValueError, match="3 groups or more"):
+        make_run(Drawn.spec, drawn_groups()[:2])
+
+
+def test_emulators_get_the_actions_that_the_block_holds():
+    game = atari.make("frostbite")
+
+    def start():
+        return game.build(groups=GROUPS, streams=SIZE, seed=3, threads=1)
+
+    told = [Told(group) for group in start()]
+    run = make_run(game.spec, told)
+    run.start(individual(0))
+    count = 5
+    blocks(run, count - 1)
+    steps = jax.device_get(run.state.block.steps)
+    for number, fresh in enumerate(start()):
+        timesteps = [fresh.recv()]
+        for actions in told[number].actions[: count * LENGTH - 1]:
+            fresh.send(actions)
+            timesteps.append(fresh.recv())
+        columns = slice(number * SIZE, (number + 1) * SIZE)
+        for t, shown in enumerate(timesteps[-LENGTH:]):
+            for name, value in shown._asdict().items():
+                np.testing.assert_array_equal(getattr(steps, name)[t, columns], value)
+        # The newest actions of the last group have yet to be sent.
+        sent = np.stack(told[number].actions[(count - 1) * LENGTH : count * LENGTH - 1])
+        np.testing.assert_array_equal(steps.action[:-1, columns], sent)
+        fresh.close()
+    first = jax.device_get(run.state.member.learner.network)
+    run.release()
+    again = [Told(group) for group in start()]
+    run.groups = again
+    run.start(individual(0))
+    blocks(run, count - 1)
+    second = jax.device_get(run.state.member.learner.network)
+    assert jax.tree.all(jax.tree.map(np.array_equal, first, second))
+    for group in [*told, *again]:
+        group.close()
+
+
+def test_a_timestep_survives_packing():
+    timestep = Drawn([0, 1, 2]).shown(35)
+    again = unpack(jnp.asarray(timestep.observation), jnp.asarray(pack(timestep)))
+    for ours, theirs in zip(again, timestep, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+        assert ours.dtype == theirs.dtype
+
+
+def test_episodes_are_played_by_the_parameters_they_began_with():
+    old, new = (make_network(TINY, Drawn.spec, 1, jax.random.key(i)) for i in (0, 1))
+    timestep = Drawn([0, 1]).shown(5)  # stream 0 starts anew
+    assert timestep.is_first.tolist() == [True, False]
+    _, playing = play(new, jax.tree.map(jnp.asarray, timestep), begin_playing(old, 2))
+    for parameters, ours, theirs in zip(
+        *map(jax.tree.leaves, (playing.networks, new, old)), strict=True
+    ):
+        np.testing.assert_array_equal(parameters[0], ours)
+        np.testing.assert_array_equal(parameters[1], theirs)
+
+
+def test_scores_by_hand():
+    scores = Scores(1)
+
+    def show(reward: float, is_first: bool) -> None:
+        no, yes = np.zeros(1, bool), np.array([is_first])
+        scores.count(Timestep(None, np.array([reward], np.float32), yes, no, yes))
+
+    # is_first   1  0  0  1  0  1      two episodes, of 3 and of 2 steps
+    # reward     0  1  2  4  8  16     the reward of a first step closes the episode before
+    for reward, is_first in zip((0, 1, 2, 4, 8, 16), (1, 0, 0, 1, 0, 1), strict=True):
+        show(reward, bool(is_first))
+    assert scores.finished() == [(7.0, 3), (24.0, 2)]
+    assert scores.finished() == []
+
+
+def test_an_episode_that_was_under_way_does_not_count():
+    scores, evaluator = Scores(2), Drawn([0, 1])
+    for step in range(3, 13):
+        scores.count(evaluator.shown(step))
+    # Stream 0 begins at 5 and 10, stream 1 at 6 and 12.
+    assert scores.finished() == [(5.0, 5), (6.0, 6)]
+
+
+@pytest.mark.parametrize("visits, events", [(8, 3), (12, 4), (5, 0), (4, 9), (320, 16)])
+def test_events_are_spread_evenly(visits, events):
+    shares = [share(number, visits, events) for number in range(visits)]
+    assert sum(shares) == events
+    assert max(shares) - min(shares) <= 1
+    if (visits, events) == (8, 3):
+        assert shares == [0, 1, 0, 1, 0, 0, 1, 0]
+
+
+def test_updates_are_due_as_on_the_device():
+    pace = pace_of(TINY)._replace(numerator=3, denominator=7, warm_up=4)
+    for block in range(30):
+        assert updates_due(pace, block + 1) == int(pace.due(jnp.int32(block)))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities on Linux only")
+def test_emulators_stand_back():
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    def threads_of_a_group() -> int:
+        seen: list[int] = []
+        worker = threading.Thread(target=lambda: seen.append(niceness()))
+        worker.start()
+        worker.join()
+        return seen[0]
+
+    own = niceness()
+    assert build_politely(threads_of_a_group) == max(own, NICENESS)
+    assert niceness() == own

@@ -1,0 +1,333 @@
+"""The compiled loop against itself: members alone, rounds by hand, steps by hand."""
+
+import functools
+import itertools
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sidequest.config import PAPER, SMALL, change
+from sidequest.environments import probes
+from sidequest.runs import ondevice
+from sidequest.runs.ondevice import Pace, pace_of
+from tests.runs.tiny import TINY, arrays, at, make_agent, stack
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+ROUNDS = 9
+HEADS = "XI-intra(2,informed:variance,p*,X)"  # decides the heads, and so the program
+MEMBERS = [
+    # Seeds and variants differ. What needs fewer heads can share the program.
+    (HEADS, 0),
+    ("XU-intra(2,informed,p*,X)", 0),
+    ("XS-intra(*,blind,n*,G)", 1),
+    ("XU-episode-level-*", 0),
+]
+ADAPTED = [["exploit"], ["exploit"], ["exploit", "explore"], ["start"]]
+GAME = probes.memory(7).environment  # episodes of 8 steps
+# 5/2 * 3 / 8 updates a block, a bandit's choice among few arms, a pull every second block.
+CONFIG = change(
+    TINY,
+    **{
+        "acting.streams": 3,
+        "acting.pull_interval": 16,
+        "replay.ratio": 2.5,
+        "replay.warm_up": 3 * 8 * 3 + 1,
+        "switching.exploit_arms": (2, 4),
+        "switching.explore_arms": (1, 3),
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def agent():
+    return make_agent(GAME, HEADS, config=CONFIG)
+
+
+@pytest.fixture(scope="module")
+def individuals(agent):
+    return [agent.individual(*member) for member in MEMBERS]
+
+
+@pytest.fixture(scope="module")
+def alone(agent, individuals):
+    """Each member by itself, a round at a time: its states and its records."""
+    init = jax.jit(agent.loop.init)
+    one = jax.jit(lambda member, block: agent.loop.rounds(member, block, 1))
+    lives = []
+    for individual in individuals:
+        members, records = [init(individual)], []
+        for block in range(ROUNDS):
+            member, record = one(members[-1], jnp.int32(block))
+            members.append(member)
+            records.append(at(record, 0))
+        lives.append((members, stack(records)))
+    return lives
+
+
+@pytest.fixture(scope="module")
+def together(agent, individuals):
+    """All members side by side, all rounds in one scan."""
+
+    @jax.jit
+    def run(individuals):
+        members = jax.vmap(agent.loop.init)(individuals)
+        rounds = functools.partial(agent.loop.rounds, count=ROUNDS)
+        return jax.vmap(rounds, (0, None))(members, jnp.int32(0))
+
+    return run(stack(individuals))
+
+
+def test_a_population_is_its_members_alone_and_a_scan_its_rounds(alone, together):
+    for i, (members, records) in enumerate(alone):
+        end, record = arrays((at(together[0], i), at(together[1], i)))
+        expected, expected_record = arrays((members[-1], records))
+        assert expected.learner.updates > 0
+        # What was done is the same to the letter; numbers agree up to rounding.
+        for ours, theirs in [
+            (end.replay.contents, expected.replay.contents),
+            (end.timesteps, expected.timesteps),
+            (end.key, expected.key),
+            (record.modes, expected_record.modes),
+            (record.choices, expected_record.choices),
+            (record.summaries, expected_record.summaries),
+        ]:
+            jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+        jax.tree.map(
+            lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5),
+            (end, record),
+            (expected, expected_record),
+        )
+
+
+def test_members_differ(together):
+    contents = together[0].replay.contents
+    rows = [arrays(at(contents, i)) for i in range(len(MEMBERS))]
+    for i, j in itertools.combinations(range(len(MEMBERS)), 2):
+        leaves = zip(jax.tree.leaves(rows[i]), jax.tree.leaves(rows[j]), strict=True)
+        assert any((x != y).any() for x, y in leaves)
+
+
+def test_updates_are_made_as_often_as_the_ratio_says(agent, alone):
+    assert agent.pace == Pace(numerator=15, denominator=16, warm_up=4, pull_every=2)
+    for members, records in alone:
+        made = [int(member.learner.updates) for member in members]
+        # None while it warms up, then 15 in 16 blocks, rounded down, and no burst.
+        expected = [max(block - 4, 0) * 15 // 16 for block in range(ROUNDS + 1)]
+        assert made == expected
+        had_one = np.diff(made) > 0
+        np.testing.assert_array_equal(~np.isnan(records.metrics.loss), had_one)
+
+
+@pytest.mark.parametrize(
+    ("streams", "ratio", "batch"),
+    [(16, 2.0, 16), (120, 1.0, 64), (7, 1.0, 32), (3, 0.1, 64), (5, 1 / 3, 8), (1, 8.0, 1)],
+)
+def test_the_replay_ratio_is_exact(streams, ratio, batch):
+    config = change(
+        TINY,
+        **{
+            "acting.streams": streams,
+            "replay.ratio": ratio,
+            "learning.batch_size": batch,
+            "replay.warm_up": 30 * streams,
+        },
+    )
+    pace = pace_of(config)
+    assert pace.warm_up == 4  # 30 steps of 8
+    due = np.asarray(jax.vmap(pace.due)(jnp.arange(40_000)))
+    assert not due[:4].any()
+    total = np.cumsum(due)[4:]
+    blocks = np.arange(1, len(total) + 1)
+    # Sequences replayed for each new one, never ahead and never behind by an update.
+    wanted = blocks * ratio * streams / batch
+    assert (total <= wanted + 1e-3 * blocks).all() and (total > wanted - 1 - 0.01).all()
+    assert due.max() - due[4:].min() <= 1
+    assert int(pace.numerator) / pace.denominator == pytest.approx(ratio * streams / batch)
+
+
+def test_pace_by_hand():
+    # 1 * 120 / 64 = 15 / 8;  200,000 / 4,800 = 41.7;  400 / 40
+    assert pace_of(PAPER) == Pace(15, 8, 42, 10)
+    # 2 * 16 / 16;  5,000 / 320 = 15.6;  20 / 20
+    assert pace_of(SMALL) == Pace(2, 1, 16, 1)
+    # However early learning may start, an item needs its blocks: two, and the prefix's.
+    for prefix, blocks in [(0, 2), (1, 3), (8, 3), (9, 4), (33, 7)]:
+        pace = pace_of(change(TINY, **{"replay.prefix": prefix, "replay.ratio": 2.0}))
+        due = [int(pace.due(jnp.int32(block))) for block in range(blocks)]
+        assert due == [0] * (blocks - 1) + [1]
+
+
+def test_actors_pull_at_their_interval_only(agent, alone):
+    members, _ = alone[0]
+    for block, (before, after) in enumerate(zip(members[:-1], members[1:], strict=True)):
+        pulled, kept = arrays((after.policy, before.policy))
+        network, scales = agent.parts.learner.greedy(after.learner)
+        if block % 2 == 1:
+            newest = arrays((network, scales))
+            jax.tree.map(np.testing.assert_array_equal, pulled[:2], newest)
+            offer = agent.parts.meta.offer(after.meta)
+            close = functools.partial(np.testing.assert_allclose, rtol=1e-6)
+            close(pulled.offer.probabilities, offer.probabilities)
+        else:
+            jax.tree.map(np.testing.assert_array_equal, pulled, kept)
+    # And pulling makes a difference.
+    first, last = arrays((members[0].policy.network, members[-1].policy.network))
+    assert (first.post.weight != last.post.weight).any()
+
+
+def test_bandits_are_fed_every_episode_once_in_order_with_its_return(agent, alone):
+    dimensions = {"start": 0, "exploit": 1, "explore": 2}
+    for (members, records), adapted in zip(alone, ADAPTED, strict=True):
+        record = arrays(records)
+        finished = record.summaries.finished
+        assert finished.sum() > 16
+        meta = members[-1].meta
+        assert (np.asarray(meta.bandit.episodes) == finished.sum()).all()
+        # Rounds, then steps, then streams: the last 16 are what the window holds.
+        returns = record.summaries.episode_return[finished][-16:]
+        choices = record.choices[finished][-16:]
+        for d in dimensions.values():
+            np.testing.assert_array_equal(meta.bandit.fitness[d], returns)
+            np.testing.assert_array_equal(meta.bandit.arms[d], choices[:, d])
+        for name in adapted:
+            assert len(set(choices[:, dimensions[name]])) > 1
+        lengths = record.summaries.length[finished]
+        np.testing.assert_array_equal(meta.lengths[-16:], lengths[-16:])
+
+
+def test_returns_of_the_memory_probe_are_right(alone):
+    record = arrays(alone[0][1])
+    finished = record.summaries.finished
+    # An episode is eight steps, of which the last pays 1 or -1.
+    assert set(np.unique(record.summaries.episode_return[finished])) == {-1.0, 1.0}
+    assert (record.summaries.length[finished] == 8).all()
+
+
+def test_collecting_in_a_scan_is_stepping_by_hand(agent, alone):
+    members, _ = alone[0]
+    member, key = members[3], jax.random.key(5)
+    collect = functools.partial(ondevice.collect, agent.parts, GAME)
+    after, steps, records, core = jax.jit(collect)(key, member)
+    act, move = jax.jit(agent.parts.actor.act), jax.jit(GAME.step)
+    for b in range(agent.parts.streams):
+        actor, timestep = at(member.actors, b), at(member.timesteps, b)
+        world = at(member.environments, b)
+        for t in range(agent.parts.block_length):
+            if t == agent.parts.replay.core_offset:
+                jax.tree.map(
+                    functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6),
+                    at(core, b),
+                    actor.core,
+                )
+            act_key, move_key = jax.random.split(jax.random.fold_in(key, t))
+            keys = jax.random.split(act_key, 3), jax.random.split(move_key, 3)
+            action, actor, record = act(member.policy, keys[0][b], timestep, actor)
+            stored = at(at(steps, t), b)
+            for name in ("observation", "reward", "terminated", "truncated", "is_first"):
+                np.testing.assert_array_equal(
+                    getattr(stored, name), getattr(timestep, name), name
+                )
+            assert stored.action == action
+            assert stored.previous_action == record.previous_action
+            assert records.mode[t, b] == record.mode
+            np.testing.assert_allclose(records.q_taken[t, b], record.q_taken, rtol=1e-4)
+            world, timestep = move(keys[1][b], world, action)
+        assert at(after.actors, b).previous_action == action
+        np.testing.assert_array_equal(
+            at(after.timesteps, b).observation, timestep.observation
+        )
+
+
+def test_first_priorities_are_of_the_block_and_the_one_before(agent, alone):
+    members, _ = alone[0]
+    replay = arrays(members[1].replay)
+    assert not replay.priorities.any()  # one block makes no item
+    replay = arrays(members[3].replay)
+    # Three blocks make the items (1, b), with priorities from the actors' errors.
+    assert np.count_nonzero(replay.priorities) == 3
+    assert (replay.priorities[1] > 1e-3).all()
+
+
+def test_novelty_and_twin_heads_take_part(agent, alone):
+    heads = [head.name for head in agent.parts.rules.heads]
+    assert heads == ["extrinsic", "intrinsic", "twin"]
+    members, records = alone[0]
+    record = arrays(records)
+    updated = ~np.isnan(record.metrics.loss)
+    assert (record.metrics.intrinsic_reward[updated] > 0).all()
+    assert (record.metrics.skipped[updated] == 0).all()
+    start, end = arrays((members[0].learner.novelty, members[-1].learner.novelty))
+    assert (start.predictor.output.weight != end.predictor.output.weight).any()
+    jax.tree.map(np.testing.assert_array_equal, start.target, end.target)
+
+
+def test_informed_triggers_hear_their_signals(alone):
+    for _, records in alone[:2]:
+        signals = arrays(records).signals
+        heard = signals[np.isfinite(signals)]
+        assert len(heard) > 5 and (heard > 0).all()
+    for _, records in alone[2:]:
+        assert np.isnan(arrays(records).signals).all()
+    for _, records in alone:
+        assert 0 < arrays(records).modes.mean() < 1
+
+
+def test_devices_share_members_evenly():
+    run_on_four_devices(
+        """
+import jax, jax.numpy as jnp
+from sidequest.runs.train import devices_for, on_all
+
+assert [devices_for(members).size for members in (3, 4, 5, 8)] == [3, 4, 1, 4]
+double = jax.jit(on_all(devices_for(8), lambda x, y: {"sum": 2 * x + y}, shared=1))
+found = double(jnp.arange(8), jnp.int32(1))["sum"]
+assert found.tolist() == [1, 3, 5, 7, 9, 11, 13, 15]
+assert len(found.sharding.device_set) == 4
+"""
+    )
+
+
+@pytest.mark.slow
+def test_a_population_on_four_devices_is_that_on_one(together, tmp_path):
+    run_on_four_devices(
+        """
+import sys
+import jax, jax.numpy as jnp, numpy as np
+from sidequest.runs.train import devices_for, on_all
+from tests.runs.test_ondevice import CONFIG, GAME, HEADS, MEMBERS, ROUNDS
+from tests.runs.tiny import arrays, make_agent, stack
+
+agent = make_agent(GAME, HEADS, config=CONFIG)
+
+def life(individual):
+    return agent.loop.rounds(agent.loop.init(individual), jnp.int32(0), ROUNDS)
+
+population = stack([agent.individual(*member) for member in MEMBERS])
+members, records = jax.jit(on_all(devices_for(4), life))(population)
+assert len(members.learner.updates.sharding.device_set) == 4
+np.savez(sys.argv[1], *jax.tree.leaves(arrays((members, records))))
+""",
+        str(tmp_path / "shared.npz"),
+    )
+    shared = np.load(tmp_path / "shared.npz")
+    for i, leaf in enumerate(jax.tree.leaves(arrays(together))):
+        np.testing.assert_allclose(shared[f"arr_{i}"], leaf, rtol=1e-4, atol=1e-5)
+
+
+def run_on_four_devices(program, *arguments):
+    flags = (
+        "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0 "
+        "--xla_llvm_disable_expensive_passes=true"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        check=True,
+        timeout=280,
+    )

@@ -1,0 +1,158 @@
+"""Every probe is learned to its known answer, by every head, through the whole loop.
+
+Probes differ in nothing that a program is made of, once they show observations of one
+shape. So they are the members of a population: one compiled program learns them all.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sidequest.agent.intrinsic import Novelty, NoveltyState
+from sidequest.agent.networks import Inputs
+from sidequest.config import change
+from sidequest.environments import probes
+from sidequest.environments.base import CompiledEnvironment
+from sidequest.runs import assembly
+from sidequest.runs.ondevice import make_loop
+from tests.runs.tiny import TINY, at, make_agent
+
+WIDTH = 2  # of the widest observation; narrower ones are filled up with 0
+DISCOUNTS = {"extrinsic": 0.9, "short": 0.5, "twin": 0.9}
+BEHAVIOUR = "XU-step-level-0.5"
+ROUNDS = 300
+CONFIG = change(
+    TINY,
+    **{
+        "network.pre_units": 24,
+        "network.core_units": 24,
+        "acting.streams": 8,
+        "replay.capacity": 8 * 8 * 60,
+        "replay.ratio": 4.0,
+        "learning.batch_size": 16,
+        "learning.learning_rate": 3e-3,
+        "learning.target_interval": 10,
+        # Half of the actions are random: returns that ran on through them would be those
+        # of such a policy, not of the best one.
+        "learning.watkins": True,
+    },
+)
+
+
+def fill_up(observation):
+    return jnp.pad(observation, (0, WIDTH - observation.shape[0]))
+
+
+def one_of(environments, index) -> CompiledEnvironment:
+    """The environment of that index, which the program does not know."""
+
+    def choose(name):
+        def branch(function):
+            def run(*inputs):
+                state, timestep = function(*inputs)
+                shown = fill_up(timestep.observation)
+                return state, timestep._replace(observation=shown)
+
+            return run
+
+        branches = [branch(getattr(one, name)) for one in environments]
+        return lambda *inputs: jax.lax.switch(index, branches, *inputs)
+
+    spec = environments[0].spec._replace(observation_shape=(WIDTH,))
+    return CompiledEnvironment(choose("reset"), choose("step"), spec)
+
+
+def learn(names, variant, config) -> dict:
+    """Trains an agent with this variant's heads on each probe; returns their networks."""
+    environments = [probes.PROBES[name]().environment for name in names]
+    agent = make_agent(one_of(environments, 0), variant, config=config)
+    individual = agent.individual(BEHAVIOUR, 0)
+
+    @jax.jit
+    @jax.vmap
+    def life(index):
+        loop = make_loop(agent.parts, one_of(environments, index), agent.pace)
+        member, _ = loop.rounds(loop.init(individual), jnp.int32(0), ROUNDS)
+        return member.learner
+
+    learner = life(jnp.arange(len(names)))
+    assert not np.asarray(learner.skipped).any()
+    return {name: at(learner.network, i) for i, name in enumerate(names)}
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def unroll(network, length, observations, actions, rewards):
+    previous = jnp.append(jnp.zeros(1, jnp.int32), actions[:-1])
+    first = jnp.arange(length) == 0
+    inputs = Inputs(jax.vmap(fill_up)(observations), previous, rewards, first)
+    return network.unroll(inputs, network.initial_state())[0]
+
+
+def episodes(network, name, discount=0.9):
+    """For each cue: what every head thinks of an episode [T, H, A], and the answer."""
+    for known in probes.PROBES[name]().answer(discount):
+        played = known.observations, known.actions, known.rewards
+        yield np.asarray(unroll(network, len(known.actions), *played)), known.q_values
+
+
+@pytest.fixture(scope="module")
+def networks():
+    return learn(list(probes.PROBES), "Xγ-intra(1,informed:variance,0.3,G)", CONFIG)
+
+
+@pytest.mark.parametrize("name", probes.PROBES)
+def test_every_head_finds_the_answer_to_its_discount(networks, name):
+    # The time limit's values are up to 10, so 5% of it.
+    tolerance = 0.5 if name == "probe:time_limit" else 0.08
+    for head, discount in enumerate(DISCOUNTS.values()):
+        for q, answer in episodes(networks[name], name, discount):
+            np.testing.assert_allclose(q[:, head], answer, atol=tolerance)
+
+
+ONE_EACH = Novelty(
+    init=lambda key: NoveltyState(None, None, None, jnp.zeros(())),
+    reward=lambda state, x: jnp.ones(x.shape[:-1]),
+    update=lambda state, x: (state, jnp.ones(x.shape[:-1])),
+)
+
+
+@pytest.fixture(scope="module")
+def crippled():
+    """Without memory, with time limits taken for ends; novelty is always 1."""
+    names = ["probe:two_step", "probe:memory_1", "probe:memory_2", "probe:time_limit"]
+    changes = {"network.recurrent": False, "learning.timeout_is_terminal": True}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assembly, "novelty_of", lambda config, spec: ONE_EACH)
+        variant = "XI-intra(1,informed:variance,0.3,G)"
+        return learn(names, variant, change(CONFIG, **changes))
+
+
+@pytest.mark.parametrize("name", ["probe:memory_1", "probe:memory_2"])
+def test_what_needs_memory_is_not_learned_without_it(crippled, name):
+    down, up = (q for q, _ in episodes(crippled[name], name))
+    # What it sees is the same for both cues, and so are the values: 0 on average.
+    np.testing.assert_allclose(down[-1, 0], up[-1, 0], atol=1e-5)
+    assert np.abs(down[-1, 0]).max() < 0.5
+
+
+def test_what_needs_no_memory_is_learned_without_it(crippled):
+    for q, answer in episodes(crippled["probe:two_step"], "probe:two_step"):
+        np.testing.assert_allclose(q[:, 0], answer, atol=0.05)
+        np.testing.assert_allclose(q[:, 2], answer, atol=0.05)
+
+
+def test_the_intrinsic_head_learns_novelty(crippled):
+    """The second step is new, with 1; the start of the next episode is not its doing."""
+    for q, _ in episodes(crippled["probe:two_step"], "probe:two_step"):
+        np.testing.assert_allclose(q[:, 1], [[1.0, 1.0], [0.0, 0.0]], atol=0.05)
+
+
+def test_a_time_limit_taken_for_an_end_makes_values_small(crippled):
+    for q, answer in episodes(crippled["probe:time_limit"], "probe:time_limit"):
+        np.testing.assert_array_equal(np.abs(answer), np.float32(10.0))
+        # Never more than the rewards of five steps: 1 + 0.9 + ... = 4.1.
+        assert (np.abs(q[:, 0]) < 4.2).all()
+        assert (np.sign(q[:, 0]) == np.sign(answer)).all()

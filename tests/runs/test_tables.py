@@ -1,0 +1,159 @@
+"""Rows from what rounds leave behind, by hand."""
+
+import math
+
+import numpy as np
+
+from sidequest.agent.learner import Metrics
+from sidequest.runs.ondevice import RoundRecord
+from sidequest.runs.tables import (
+    Clock,
+    TraceSampler,
+    bandit_rows,
+    episode_rows,
+    learning_rows,
+)
+from sidequest.switching.variants import ArmSets, parse
+from sidequest.types import EpisodeSummary
+
+ARMS = ArmSets((1, 10), (10, 100), (0.1, 0.01, 0.001))
+NAN = float("nan")
+
+
+def record(rounds, length, streams, **fields):
+    """A record of rounds [rounds, L, B] with zeros in it."""
+    shape = (rounds, length, streams)
+    zeros = np.zeros(shape, np.float32)
+    summaries = EpisodeSummary(zeros.astype(bool), *[zeros] * 8)
+    start = dict(
+        summaries=summaries,
+        choices=np.zeros((*shape, 3), int),
+        metrics=None,
+        probabilities=None,
+        **dict.fromkeys(("modes", "signals", "rewards", "is_first"), zeros[..., 0]),
+    )
+    return RoundRecord(**(start | fields))
+
+
+def test_an_episode_is_a_row_with_the_frames_at_its_end():
+    # Two rounds of 3 steps and 2 streams; episodes end at (0, 2, 1) and (1, 1, 0).
+    finished = np.zeros((2, 3, 2), bool)
+    finished[0, 2, 1] = finished[1, 1, 0] = True
+    number = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    summaries = EpisodeSummary(finished, *(number + 100 * i for i in range(1, 9)))
+    choices = np.zeros((2, 3, 2, 3), int)
+    choices[0, 2, 1] = [0, 2, 1]
+    clock = Clock(start=1_000, streams=2, frames_per_step=4)
+    rows = list(
+        episode_rows(
+            record(2, 3, 2, summaries=summaries, choices=choices),
+            clock,
+            parse("XU-intra(*,informed,p*,X)"),
+            ARMS,
+        )
+    )
+    # Step 2 of both streams: 4 frames each, two steps gone by; then 4 steps gone by.
+    assert [row["frames"] for row in rows] == [1_016, 1_032]
+    assert [row["stream"] for row in rows] == [1, 0]
+    assert list(rows[0].values()) == [
+        *(1_016, 1, 105.0, 205.0, 305.0, 405.0, 505.0, 605.0, 705.0, 805.0),
+        *(10, 0.001),
+    ]
+    assert list(rows[0]) == [
+        *("frames", "stream", "return", "length", "p_X", "med_X", "rmed_X", "periods"),
+        *("realised_rate", "target_rate", "arm_explore", "arm_exploit"),
+    ]
+
+
+def test_a_variant_without_bandits_has_no_arms():
+    summaries = EpisodeSummary(np.ones((1, 1, 1), bool), *[np.zeros((1, 1, 1))] * 8)
+    row, *_ = episode_rows(
+        record(1, 1, 1, summaries=summaries),
+        Clock(0, 1, 1),
+        parse("XU-step-level-0.1"),
+        ARMS,
+    )
+    assert not [name for name in row if name.startswith("arm")]
+
+
+def metrics(losses, **fields):
+    rounds = len(losses)
+    start = {name: np.asarray(losses, np.float32) for name in Metrics._fields}
+    for name in ("td_error", "scale", "value"):
+        start[name] = np.stack([start[name], 10 * start[name]], axis=1)
+    assert rounds
+    return Metrics(**(start | fields))
+
+
+def test_rounds_without_an_update_do_not_count():
+    row, *more = learning_rows(
+        metrics([NAN, 2.0, NAN, 4.0], skipped=np.array([NAN, 5.0, NAN, 7.0])),
+        ("extrinsic", "short"),
+        frames=80,
+        updates=9,
+    )
+    assert not more
+    assert (row["frames"], row["updates"], row["loss"], row["priority"]) == (80, 9, 3, 3)
+    assert (row["td_error_extrinsic"], row["td_error_short"]) == (3.0, 30.0)
+    assert (row["scale_short"], row["value_extrinsic"]) == (30.0, 3.0)
+    assert row["skipped"] == 7.0  # a count so far, not a mean
+
+
+def test_a_chunk_without_an_update_has_no_row():
+    assert not list(learning_rows(metrics([NAN, NAN]), ("a", "b"), frames=1, updates=0))
+
+
+def test_bandits_have_a_row_an_arm():
+    probabilities = np.array([[1, 0, 0], [0.5, 0.3, 0.2], [0.6, 0.4, 0]])
+    rows = list(bandit_rows(probabilities, parse("XU-intra(*,informed,p*,X)"), ARMS, 50))
+    assert rows == [
+        dict(frames=50, bandit="explore", arm=1, probability=0.6),
+        dict(frames=50, bandit="explore", arm=10, probability=0.4),
+        dict(frames=50, bandit="exploit", arm=0.1, probability=0.5),
+        dict(frames=50, bandit="exploit", arm=0.01, probability=0.3),
+        dict(frames=50, bandit="exploit", arm=0.001, probability=0.2),
+    ]
+    assert not list(bandit_rows(probabilities, parse("XU-step-level-0.1"), ARMS, 50))
+
+
+def stretch(text, rewards, signal=0.5):
+    """A record of one round of one stream: `|` before a step starts an episode."""
+    modes, first = [], []
+    for letter in text:
+        if letter == "|":
+            first.append(len(modes))
+        else:
+            modes.append(letter == "X")
+    starts = np.isin(np.arange(len(modes)), first)
+    signals = np.where(modes, NAN, signal)
+    columns = dict(modes=modes, signals=signals, rewards=rewards, is_first=starts)
+    columns = {name: np.array([column]) for name, column in columns.items()}
+    return record(1, len(modes), 1, **columns)
+
+
+def test_a_trace_is_a_whole_episode_with_the_reward_of_each_action():
+    sampler = TraceSampler(every=0)
+    clock = Clock(start=100, streams=4, frames_per_step=1)
+    # The reward 9 arrives with the first step of the second episode, but was earned by
+    # the last action of the first one.
+    rows = list(sampler.rows(stretch("|GXX|GG", [0, 1, 2, 9, 3]), clock))
+    assert len(rows) == 1
+    row = rows[0]
+    assert (row["frames"], row["length"], row["modes"]) == (112, 3, "GXX")
+    assert row["reward"] == [1.0, 2.0, 9.0]
+    assert row["signal"][0] == 0.5 and all(map(math.isnan, row["signal"][1:]))
+    # The second episode goes on in the next chunk.
+    later = clock._replace(start=120)
+    rows = list(sampler.rows(stretch("XG|XG|G", [4, 5, 6, 7, 8]), later))
+    assert [row["modes"] for row in rows] == ["GGXG", "XG"]
+    assert rows[0]["reward"] == [3.0, 4.0, 5.0, 6.0]
+    assert rows[1]["reward"] == [7.0, 8.0]
+    assert [row["frames"] for row in rows] == [128, 136]
+
+
+def test_traces_are_spread_over_the_run():
+    sampler = TraceSampler(every=10)
+    clock = Clock(start=0, streams=1, frames_per_step=1)
+    rows = list(sampler.rows(stretch("|GX" * 20, list(range(40))), clock))
+    assert [row["frames"] for row in rows] == [2, 12, 22, 32]
+    assert all(row["modes"] == "GX" for row in rows)

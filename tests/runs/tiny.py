@@ -1,0 +1,116 @@
+"""Agents so small that their whole loop compiles and runs in seconds."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sidequest.agent.modes import modes_of
+from sidequest.config import SMALL, Config, change
+from sidequest.environments.base import (
+    CompiledEnvironment,
+    EnvironmentSpec,
+    auto_reset,
+)
+from sidequest.runs.assembly import Parts, arms_of, assemble
+from sidequest.runs.ondevice import Individual, Loop, Pace, make_loop, pace_of
+from sidequest.switching.metacontroller import menu_of
+from sidequest.switching.variants import Variant, parse
+
+TINY = change(
+    SMALL,
+    **{
+        "network.pre_units": 16,
+        "network.core_units": 16,
+        "network.post_units": 16,
+        "network.head_units": 16,
+        "acting.streams": 4,
+        "acting.pull_interval": 8,
+        "replay.capacity": 4 * 8 * 12,
+        "replay.block_length": 8,
+        "replay.prefix": 4,
+        "replay.warm_up": 0,
+        "learning.batch_size": 8,
+        "learning.discount": 0.9,
+        "learning.short_discount": 0.5,
+        "learning.target_interval": 5,
+        "novelty.units": 16,
+        "switching.window": 16,
+    },
+)
+
+
+def bargains() -> CompiledEnvironment:
+    """Two offers are shown, the action takes one of them; no two episodes are alike.
+
+    An episode ends after any step with probability 1/4, or at 12 steps.
+    """
+    spec = EnvironmentSpec("bargains", (2,), np.dtype(np.float32), 2, max_steps=12)
+
+    class State(NamedTuple):
+        offers: jax.Array
+        step: jax.Array
+
+    def reset(key):
+        offers = jax.random.normal(key, (2,))
+        return State(offers, jnp.int32(0)), offers
+
+    def step(key, state, action):
+        end_key, offer_key = jax.random.split(key)
+        following = State(jax.random.normal(offer_key, (2,)), state.step + 1)
+        over = jax.random.bernoulli(end_key, 0.25)
+        return (
+            following,
+            following.offers,
+            state.offers[action],
+            over,
+            following.step == spec.max_steps,
+        )
+
+    return auto_reset(reset, step, spec)
+
+
+class Agent(NamedTuple):
+    """A config with all that follows from it."""
+
+    config: Config
+    parts: Parts
+    pace: Pace
+    loop: Loop
+
+    def individual(self, variant: Variant | str, seed: int) -> Individual:
+        heads = tuple(head.name for head in self.parts.rules.heads)
+        variant = parse(variant)
+        return Individual(
+            key=jax.random.key(seed),
+            menu=menu_of(variant, arms_of(self.config.switching)),
+            modes=modes_of(variant, heads),
+        )
+
+
+def make_agent(
+    environment: CompiledEnvironment, *variants: str, config: Config = TINY
+) -> Agent:
+    parts = assemble(config, environment.spec, [parse(name) for name in variants])
+    pace = pace_of(config)
+    return Agent(config, parts, pace, make_loop(parts, environment, pace))
+
+
+def stack(trees):
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def at(tree, i: int):
+    return jax.tree.map(lambda leaf: leaf[i], tree)
+
+
+def arrays(tree):
+    """As NumPy, random keys included."""
+
+    def convert(leaf):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        return np.asarray(leaf)
+
+    return jax.tree.map(convert, tree)
