@@ -16,7 +16,7 @@ study: $(READY)
 
 test: lint
 	@echo "==> Tests (the slow ones are left out: make slow)"
-	$(BIN)/python -m pytest -q -n auto --maxprocesses 4
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
 lint: $(READY)
 	@echo "==> Style and types"

@@ -205,7 +205,11 @@ AT_LEAST_ONE = (
     "acting.streams acting.pull_interval replay.capacity replay.block_length "
     "learning.n_step learning.batch_size learning.target_interval novelty.units "
     "novelty.downsampling switching.promise_horizon evaluation.interval "
-    "evaluation.episodes"
+    "evaluation.episodes evaluation.traces"
+).split()
+NOT_NEGATIVE = "replay.prefix replay.warm_up".split()
+ABOVE_ZERO = (
+    "replay.ratio learning.clip_norm learning.learning_rate learning.adam_epsilon"
 ).split()
 SHARES = (
     "replay.priority_exponent replay.importance_exponent learning.discount "
@@ -226,11 +230,14 @@ def check(config: Config) -> None:
         for name in SHARES
         if not 0 <= flat[name] <= 1
     ]
-    if config.replay.ratio <= 0:
-        faults.append(f"replay.ratio is {config.replay.ratio}; it is above 0")
-    rate = config.learning.learning_rate
-    if not 0 < rate < 1:
-        faults.append(f"learning.learning_rate is {rate}; it is between 0 and 1")
+    faults += [
+        f"{name} is {flat[name]}; it is 0 or more"
+        for name in NOT_NEGATIVE
+        if flat[name] < 0
+    ]
+    faults += [
+        f"{name} is {flat[name]}; it is above 0" for name in ABOVE_ZERO if flat[name] <= 0
+    ]
     for name in ("network", "novelty"):
         torso = getattr(config, name)
         lengths = {len(torso.channels), len(torso.kernels), len(torso.strides)}

@@ -307,12 +307,14 @@ def block_statistics(
 ) -> scaling.ReturnStatistics:
     """Of a fresh block [L, B]; beyond its end the actors' values stand in for returns."""
     ended = jnp.logical_or(steps.terminated, steps.truncated)
+    terminal = ended if rules.timeout_is_terminal else steps.terminated
 
     def of(head: Head, tail: Float[Array, "B"]):
-        discounts = jnp.where(ended, 0.0, head.discount)
+        # What comes after a time limit is another episode's, even where it is no end.
         returns = jax.vmap(scaling.discounted_returns, in_axes=(1, 1, 0))(
-            steps.reward, discounts, tail
+            steps.reward, jnp.where(ended, 0.0, head.discount), tail
         )
+        discounts = jnp.where(terminal, 0.0, head.discount)
         return steps.reward.reshape(-1), discounts.reshape(-1), returns.reshape(-1)
 
     rows = [of(head, values[-1, :, h]) for h, head in enumerate(rules.heads)]

@@ -42,8 +42,7 @@ class Recorder:
     """Appends rows to the tables of one run."""
 
     def __init__(self, folder: Path, run: Mapping[str, Any]):
-        if (folder / RUN_FILE).exists():
-            raise RunExists(f"{folder} holds a run already; choose another folder")
+        refuse_existing(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.run = dict(run)
@@ -84,6 +83,12 @@ class Recorder:
         for file in self._files.values():
             file.close()
         self._files.clear()
+
+
+def refuse_existing(folder: Path) -> None:
+    """Raises `RunExists` if the folder holds a run."""
+    if (folder / RUN_FILE).exists():
+        raise RunExists(f"{folder} holds a run already; choose another folder")
 
 
 def read_table(folder: Path | str, table: str) -> "polars.DataFrame":

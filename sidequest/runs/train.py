@@ -32,7 +32,7 @@ from sidequest.runs.ondevice import (
     make_loop,
     pace_of,
 )
-from sidequest.runs.records import Recorder, describe_machine
+from sidequest.runs.records import Recorder, describe_machine, refuse_existing
 from sidequest.switching.metacontroller import menu_of
 from sidequest.switching.variants import Variant
 from sidequest.types import Key
@@ -95,6 +95,8 @@ def train(
 ) -> None:
     """Trains all runs side by side for `frames` environment frames each."""
     check(config)
+    for run in runs:  # all of them, before the first folder is made
+        refuse_existing(run.folder)
     variants = [run.variant for run in runs]
     parts = assemble(config, environment.spec, variants)
     pace = pace_of(config)
@@ -111,7 +113,7 @@ def train(
     for run, recorder, member in zip(runs, recorders, range(len(runs)), strict=True):
         network = jax.tree.map(lambda leaf, i=member: leaf[i], population.network())
         checkpoint.save(run.folder / checkpoint.PARAMETERS, network)
-        recorder.finish(seconds=population.seconds, frames=population.frames)
+        recorder.finish(seconds=population.seconds, frames_done=population.frames)
 
 
 def describe_run(run: RunSpec, config: Config, frames: int, pace: Pace) -> dict:

@@ -202,11 +202,14 @@ def make_metacontroller(
         episode_return: Float[Array, ""],
         length: Num[Array, ""],
     ) -> MetaState:
-        return MetaState(
+        fed = MetaState(
             menu=state.menu,
             bandit=choosing.update(state.bandit, choices, episode_return),
             lengths=jnp.append(state.lengths[1:], jnp.asarray(length, jnp.float32)),
         )
+        # A return that is not finite would spoil the mean of the whole window.
+        known = jnp.isfinite(episode_return)
+        return jax.tree.map(lambda new, old: jnp.where(known, new, old), fed, state)
 
     return MetaController(init, offer, update)
 

@@ -96,8 +96,11 @@ def value_promise(
 def action_mismatch(
     q_one: Float[Array, "A"], q_two: Float[Array, "A"], top: int = 3
 ) -> Float[Array, ""]:
-    """1 - |top-k actions that two heads share| / k (appendix B)."""
-    top = min(top, q_one.shape[-1])
+    """1 - |top-k actions that two heads share| / k (appendix B).
+
+    With no more than k actions k is one less than there are: all of them are always shared.
+    """
+    top = max(1, min(top, q_one.shape[-1] - 1))
     best_one = jax.lax.top_k(q_one, top)[1]
     best_two = jax.lax.top_k(q_two, top)[1]
     shared = jnp.sum(best_one[:, None] == best_two[None, :])

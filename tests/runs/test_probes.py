@@ -133,9 +133,10 @@ def crippled():
 @pytest.mark.parametrize("name", ["probe:memory_1", "probe:memory_2"])
 def test_what_needs_memory_is_not_learned_without_it(crippled, name):
     down, up = (q for q, _ in episodes(crippled[name], name))
-    # What it sees is the same for both cues, and so are the values: 0 on average.
+    # What it sees is the same for both cues, and so are its values: 0, but for noise,
+    # where the answer is 1 and -1 one way or the other. One of the two cues is lost.
     np.testing.assert_allclose(down[-1, 0], up[-1, 0], atol=1e-5)
-    assert np.abs(down[-1, 0]).max() < 0.5
+    assert np.abs(down[-1, 0]).max() < 0.9
 
 
 def test_what_needs_no_memory_is_learned_without_it(crippled):

@@ -118,8 +118,9 @@ def test_a_promise_needs_a_step():
         ([9, 8, 7, 0], [0, 2, 3, 4], 3, 1 / 3),
         ([9, 8, 0, 0, 1, 0], [0, 0, 9, 8, 0, 1], 2, 1.0),
         ([5, 1], [1, 5], 1, 1.0),
-        # with fewer than 3 actions all of them are the best
-        ([5, 1], [1, 5], 3, 0.0),
+        # with 3 actions or fewer the worst is left out: all would always be shared
+        ([5, 1], [1, 5], 3, 1.0),
+        ([5, 4, 1], [1, 4, 5], 3, 0.5),
     ],
 )
 def test_action_mismatch_by_hand(one, two, top, expected):
