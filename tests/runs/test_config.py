@@ -161,7 +161,7 @@ def test_all_faults_are_told_at_once():
         "replay.priority_exponent is 1.5; it is between 0 and 1",
         "learning.discount is -0.1; it is between 0 and 1",
         "replay.ratio is 0.0; it is above 0",
-        "learning.learning_rate is 0.0; it is between 0 and 1",
+        "learning.learning_rate is 0.0; it is above 0",
         "novelty: channels, kernels and strides have different lengths",
     ]:
         assert fault in told
