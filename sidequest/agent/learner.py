@@ -15,45 +15,22 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, Num
+from jaxtyping import Array, Bool, Float, Int
 
 from sidequest.agent import scaling
-from sidequest.agent.heads import Head
 from sidequest.agent.intrinsic import Novelty, NoveltyState
-from sidequest.agent.networks import CoreState, Inputs, RecurrentQNetwork
-from sidequest.agent.targets import (
-    double_q_values,
-    episode_ends,
-    greedy_traces,
-    n_step_targets,
-    sequence_priority,
-    td_errors,
+from sidequest.agent.networks import CoreState, RecurrentQNetwork
+from sidequest.agent.sequences import (
+    Rules,
+    Step,
+    batch_statistics,
+    block_statistics,
+    merge_scales,
+    sequence_errors,
+    unroll,
 )
-from sidequest.types import AnyArray, Key
-
-
-class Step(NamedTuple):
-    """One step of a stream as replay keeps it: what the network saw, and what was done."""
-
-    observation: Num[AnyArray, "..."]
-    previous_action: Int[AnyArray, "..."]
-    reward: Float[AnyArray, "..."]
-    """Arrived with the observation."""
-    terminated: Bool[AnyArray, "..."]
-    truncated: Bool[AnyArray, "..."]
-    is_first: Bool[AnyArray, "..."]
-    action: Int[AnyArray, "..."]
-
-
-class Rules(NamedTuple):
-    """What of learning changes the program."""
-
-    heads: tuple[Head, ...]
-    prefix: int
-    n_step: int
-    timeout_is_terminal: bool
-    priority_mix: float
-    """Share of the greatest error in a sequence's priority; the rest is the mean."""
+from sidequest.agent.targets import sequence_priority
+from sidequest.types import Key
 
 
 class Metrics(NamedTuple):
@@ -95,14 +72,6 @@ class Learner(NamedTuple):
     greedy: Callable[[LearnerState], tuple[RecurrentQNetwork, Float[Array, "H"]]]
     """What actors act by: newest parameters and return scales."""
     no_metrics: Callable[[], Metrics]
-
-
-class Errors(NamedTuple):
-    """Of a batch of N sequences with T - 1 transitions each."""
-
-    td: Float[Array, "N T H"]
-    targets: Float[Array, "N T H"]
-    q_taken: Float[Array, "N T H"]
 
 
 def make_learner(
@@ -198,22 +167,6 @@ def make_learner(
     return Learner(init, update, witness, greedy, no_metrics)
 
 
-def unroll(
-    network: RecurrentQNetwork, steps: Step, core: CoreState, prefix: int
-) -> Float[Array, "N T H A"]:
-    """Q-values of the trained steps of each sequence; the prefix carries no gradient."""
-    inputs = Inputs(steps.observation, steps.previous_action, steps.reward, steps.is_first)
-
-    def one(inputs: Inputs, core: CoreState) -> Float[Array, "T H A"]:
-        burn_in = jax.tree.map(lambda leaf: leaf[:prefix], inputs)
-        trained = jax.tree.map(lambda leaf: leaf[prefix:], inputs)
-        if prefix:
-            _, core = jax.lax.stop_gradient(network).unroll(burn_in, core)
-        return network.unroll(trained, jax.lax.stop_gradient(core))[0]
-
-    return jax.vmap(one)(inputs, core)
-
-
 def head_rewards(
     novelty: Novelty | None, state: LearnerState, steps: Step, rules: Rules
 ) -> tuple[Float[Array, "N T H"], Float[Array, "N T"], NoveltyState | None]:
@@ -227,112 +180,6 @@ def head_rewards(
     sources = {"extrinsic": arrived, "intrinsic": surprise}
     rewards = jnp.stack([sources[head.source] for head in rules.heads], axis=-1)
     return rewards, surprise, novelty_state
-
-
-def sequence_errors(
-    q: Float[Array, "N T H A"],
-    q_target: Float[Array, "N T H A"],
-    steps: Step,
-    rewards: Float[Array, "N T-1 H"],
-    rules: Rules,
-) -> Errors:
-    """TD errors of every head on every transition of every sequence."""
-    cutting = jnp.array([head.cut_traces for head in rules.heads])
-
-    def one(q, q_target, steps: Step, rewards) -> Errors:
-        values = double_q_values(q, q_target)[1:]
-        traces = greedy_traces(q[1:], steps.action[1:], cutting)
-        taken = jnp.take_along_axis(q, steps.action.reshape(-1, 1, 1), axis=-1)[:-1, :, 0]
-        columns = []
-        for h, head in enumerate(rules.heads):
-            ends = episode_ends(
-                steps.terminated[1:],
-                steps.truncated[1:],
-                head.discount,
-                timeout_is_terminal=rules.timeout_is_terminal,
-            )
-            target = n_step_targets(
-                rewards[:, h], ends, values[:, h], traces[:, h], rules.n_step
-            )
-            columns.append((td_errors(taken[:, h], target, ends), target))
-        td, targets = (jnp.stack(column, axis=-1) for column in zip(*columns, strict=True))
-        return Errors(td, targets, taken)
-
-    flags = steps._replace(observation=None)
-    return jax.vmap(one)(q, q_target, flags, rewards)
-
-
-def first_priorities(
-    steps: Step,
-    q_taken: Float[Array, "T B"],
-    values: Float[Array, "T B"],
-    scale: Float[Array, ""],
-    rules: Rules,
-) -> Float[Array, "B"]:
-    """Priorities of new sequences from the actors' own Q-values, by the extrinsic head."""
-
-    def one(steps: Step, q_taken, values) -> Float[Array, ""]:
-        ends = episode_ends(
-            steps.terminated[1:],
-            steps.truncated[1:],
-            rules.heads[0].discount,
-            timeout_is_terminal=rules.timeout_is_terminal,
-        )
-        always = jnp.ones(len(values) - 1, bool)
-        target = n_step_targets(steps.reward[1:], ends, values[1:], always, rules.n_step)
-        errors = td_errors(q_taken[:-1], target, ends)
-        return sequence_priority(errors / scale, rules.priority_mix)
-
-    return jax.vmap(one, in_axes=1)(steps, q_taken, values)
-
-
-def batch_statistics(
-    steps: Step,
-    rewards: Float[Array, "N T H"],
-    targets: Float[Array, "N T H"],
-    rules: Rules,
-) -> scaling.ReturnStatistics:
-    """Of a replayed batch, with targets for returns."""
-    ended = steps.terminated[:, 1:]
-    if rules.timeout_is_terminal:
-        ended = jnp.logical_or(ended, steps.truncated[:, 1:])
-    gamma = jnp.array([head.discount for head in rules.heads])
-    discounts = jnp.where(ended[..., None], 0.0, gamma.reshape(1, 1, -1))
-    rows = (x.reshape(-1, len(rules.heads)).T for x in (rewards, discounts, targets))
-    return scaling.measure(*rows)
-
-
-def block_statistics(
-    steps: Step, values: Float[Array, "L B H"], rules: Rules
-) -> scaling.ReturnStatistics:
-    """Of a fresh block [L, B]; beyond its end the actors' values stand in for returns."""
-    ended = jnp.logical_or(steps.terminated, steps.truncated)
-    terminal = ended if rules.timeout_is_terminal else steps.terminated
-
-    def of(head: Head, tail: Float[Array, "B"]):
-        # What comes after a time limit is another episode's, even where it is no end.
-        returns = jax.vmap(scaling.discounted_returns, in_axes=(1, 1, 0))(
-            steps.reward, jnp.where(ended, 0.0, head.discount), tail
-        )
-        discounts = jnp.where(terminal, 0.0, head.discount)
-        return steps.reward.reshape(-1), discounts.reshape(-1), returns.reshape(-1)
-
-    rows = [of(head, values[-1, :, h]) for h, head in enumerate(rules.heads)]
-    return scaling.measure(*(jnp.stack(column) for column in zip(*rows, strict=True)))
-
-
-def merge_scales(
-    old: scaling.ReturnStatistics,
-    new: scaling.ReturnStatistics,
-    heads: tuple[Head, ...],
-    source: str,
-) -> scaling.ReturnStatistics:
-    """Merges statistics into the heads of one source of reward; others stay as they are."""
-    counted = jnp.array([float(head.source == source) for head in heads])
-    counted_only = scaling.ReturnStatistics(
-        *(moments._replace(count=moments.count * counted) for moments in new)
-    )
-    return scaling.update(old, counted_only, heads)
 
 
 def _choose(condition: Bool[Array, ""], new, old):

@@ -24,6 +24,7 @@ from sidequest.runs.assembly import arms_of, assemble
 from sidequest.runs.emulators import build_politely
 from sidequest.runs.hosted import HostedRun
 from sidequest.runs.ondevice import Individual, pace_of
+from sidequest.runs.programs import TOLD_AT_ONCE
 from sidequest.switching.metacontroller import menu_of
 from sidequest.switching.variants import parse
 
@@ -37,9 +38,9 @@ NEVER = 10**9  # blocks of warm-up
 def measure(
     game: str = "frostbite",
     *,
-    streams: int = 512,
-    groups: int = 8,
-    threads: int = 4,
+    streams: int = 576,
+    groups: int = 6,
+    threads: int = 6,
     seconds: float = 10.0,
     memory: int | None = None,
     config: Config = PAPER,
@@ -175,9 +176,14 @@ def step_alone(rng: np.random.Generator, groups: Sequence[HostedEnvironment]) ->
 
 def compile_feeding(run: HostedRun) -> None:
     """Else it would be compiled when the first episode ends, in the middle of a phase."""
-    meta = jax.tree.map(lambda leaf: leaf.copy(), run.state.member.meta)
-    choices = run.state.block.records.choices[0, 0]
-    run.programs.feed(meta, np.asarray(choices), np.float32(0), np.int32(1))
+    records = jax.device_get(run.state.block.records)
+    nothing = jax.tree.map(
+        lambda leaf: np.zeros((TOLD_AT_ONCE, *leaf.shape[2:]), leaf.dtype),
+        (records.choices, records.summary.episode_return, records.summary.length),
+    )
+    member = run.state.member
+    meta = run.programs.feed(member.meta, *nothing, np.int32(0))
+    run.state = run.state._replace(member=member._replace(meta=meta))
 
 
 def step_acting(run: HostedRun) -> None:

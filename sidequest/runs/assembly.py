@@ -16,8 +16,9 @@ import optax
 from sidequest.agent.actor import Actor, make_actor
 from sidequest.agent.heads import make_heads
 from sidequest.agent.intrinsic import Novelty, make_novelty
-from sidequest.agent.learner import Learner, Rules, Step, make_learner
+from sidequest.agent.learner import Learner, make_learner
 from sidequest.agent.networks import RecurrentQNetwork
+from sidequest.agent.sequences import Rules, Step
 from sidequest.agent.torsos import ConvolutionShape, ObservationSpec, is_image
 from sidequest.config import Config, SwitchingConfig
 from sidequest.environments.base import EnvironmentSpec

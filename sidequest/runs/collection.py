@@ -17,8 +17,8 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Num
 
 from sidequest.agent.actor import ActorState, Policy, StepRecord
-from sidequest.agent.learner import Step
 from sidequest.agent.networks import CoreState, Inputs, RecurrentQNetwork
+from sidequest.agent.sequences import Step
 from sidequest.runs.assembly import Parts
 from sidequest.types import Key, Timestep
 

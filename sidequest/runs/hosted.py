@@ -34,7 +34,12 @@ from sidequest.replay.replay import Sample
 from sidequest.runs.assembly import Parts
 from sidequest.runs.collection import pack
 from sidequest.runs.ondevice import Individual, Pace, RoundRecord
-from sidequest.runs.programs import HostedState, make_programs, settle
+from sidequest.runs.programs import (
+    TOLD_AT_ONCE,
+    HostedState,
+    make_programs,
+    settle,
+)
 from sidequest.types import Timestep
 
 FEWEST_GROUPS = 3
@@ -215,13 +220,13 @@ class HostedRun:
     def feed(self, record: RoundRecord) -> None:
         """Tells the bandits of the episodes that ended, in the order in which they did."""
         summaries, meta = record.summaries, self.state.member.meta
-        for t, stream in np.argwhere(summaries.finished):
-            meta = self.programs.feed(
-                meta,
-                record.choices[t, stream],
-                summaries.episode_return[t, stream],
-                summaries.length[t, stream],
-            )
+        steps, streams = np.nonzero(summaries.finished)
+        for first in range(0, len(steps), TOLD_AT_ONCE):
+            some = slice(first, first + TOLD_AT_ONCE)
+            ended = steps[some], streams[some]
+            columns = record.choices, summaries.episode_return, summaries.length
+            told = (_fill(column[ended], TOLD_AT_ONCE) for column in columns)
+            meta = self.programs.feed(meta, *told, np.int32(len(ended[0])))
         member = self.state.member._replace(meta=meta)
         self.state = self.state._replace(member=member)
 
@@ -270,6 +275,13 @@ def share(number: int, of: int, events: int) -> int:
         return (2 * visits * events + of) // (2 * of)
 
     return until(number + 1) - until(number)
+
+
+def _fill(rows: np.ndarray, length: int) -> np.ndarray:
+    """The rows, and zeros up to this length."""
+    filled = np.zeros((length, *rows.shape[1:]), rows.dtype)
+    filled[: len(rows)] = rows
+    return filled
 
 
 def _to_device(timestep: Timestep) -> tuple[Array, np.ndarray]:

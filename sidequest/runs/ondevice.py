@@ -20,8 +20,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from sidequest.agent.actor import ActorState, Policy, StepRecord
-from sidequest.agent.learner import LearnerState, Metrics, Step, first_priorities
+from sidequest.agent.learner import LearnerState, Metrics
 from sidequest.agent.modes import Modes
+from sidequest.agent.sequences import Step, first_priorities
 from sidequest.config import Config
 from sidequest.environments.base import CompiledEnvironment
 from sidequest.replay.replay import TRAINED_BLOCKS, ReplayState

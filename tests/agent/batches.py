@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sidequest.agent.learner import Step
 from sidequest.agent.networks import CoreState, RecurrentQNetwork
+from sidequest.agent.sequences import Step
 from sidequest.agent.torsos import ObservationSpec
 
 ITEMS, ACTIONS, UNITS = 4, 3, 6

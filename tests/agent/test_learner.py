@@ -11,15 +11,10 @@ import rlax
 
 from sidequest.agent.heads import make_heads
 from sidequest.agent.intrinsic import Novelty, NoveltyState
-from sidequest.agent.learner import (
-    Rules,
-    first_priorities,
-    head_rewards,
-    make_learner,
-    unroll,
-)
+from sidequest.agent.learner import head_rewards, make_learner
 from sidequest.agent.networks import Inputs
 from sidequest.agent.scaling import FLOOR, Moments, ReturnStatistics, return_scale
+from sidequest.agent.sequences import Rules, first_priorities, unroll
 from tests.agent.batches import (
     ACTIONS,
     ITEMS,
