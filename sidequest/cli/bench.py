@@ -1,44 +1,72 @@
 """`sidequest bench`: measures speed, and prints ratios of what ran side by side."""
 
+import sys
 from typing import Annotated, Any, Literal
 
 import tyro
 
+from sidequest.cli import Refusal
+
 
 def bench(
-    what: tyro.conf.Positional[Literal["switching", "agent"]],
+    what: tyro.conf.Positional[Literal["switching", "agent", "atari"]],
     /,
+    game: str | None = None,
     shape: Literal["small", "rival"] = "small",
-    game: str = "minatar:breakout",
-    members: tuple[int, ...] = (1, 4, 16),
+    members: tuple[int, ...] | None = None,
+    emulators: int = 512,
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
 ) -> None:
     """Measures speed on this machine.
 
     Args:
         what: switching: a controller's cost beside plain epsilon-greedy. agent: the whole
-            compiled loop.
+            compiled loop on a JAX-native game. atari: emulators alone, then the agent on
+            them, part by part.
+        game: By default minatar:breakout for agent and frostbite for atari.
         shape: agent: the preset small, or the shape of the nearest public JAX R2D2.
-        game: agent: a JAX-native game.
-        members: agent: sizes of populations.
+        members: agent: sizes of populations; by default 1, 4 and 16, or 1 for rival.
+        emulators: atari: how many side by side, a multiple of 8.
         json: Print one JSON object and nothing else.
     """
-    if what == "switching":
-        from sidequest.bench.switching import measure
+    from sidequest.environments import registry
 
-        figures = measure()
-    else:
-        from sidequest.bench.agent import measure as measure_agent
-        from sidequest.environments import registry
-
+    if game is not None:
         registry.check(game)
-        figures = measure_agent(shape, game, members)
+    figures = measure(what, game, shape, members, emulators)
     if json:
         import json as writer
 
         print(writer.dumps(figures))
     else:
         show(figures)
+
+
+def measure(
+    what: str,
+    game: str | None,
+    shape: str,
+    members: tuple[int, ...] | None,
+    emulators: int,
+) -> dict[str, Any]:
+    if what == "switching":
+        from sidequest.bench import switching
+
+        return switching.measure()
+    if what == "agent":
+        from sidequest.bench import agent
+
+        members = members or ((1,) if shape == "rival" else (1, 4, 16))
+        return agent.measure(shape, game or "minatar:breakout", members)
+    from sidequest.bench import atari
+
+    if emulators < 8 or emulators % 8:
+        raise Refusal(f"emulators is {emulators}; it is a multiple of 8")
+    return atari.measure(game or "frostbite", streams=emulators, say=tell)
+
+
+def tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def show(figures: dict[str, Any], indent: str = "") -> None:

@@ -225,7 +225,7 @@ class HostedRun:
             some = slice(first, first + TOLD_AT_ONCE)
             ended = steps[some], streams[some]
             columns = record.choices, summaries.episode_return, summaries.length
-            told = (_fill(column[ended], TOLD_AT_ONCE) for column in columns)
+            told = (_fill(np.asarray(column)[ended]) for column in columns)
             meta = self.programs.feed(meta, *told, np.int32(len(ended[0])))
         member = self.state.member._replace(meta=meta)
         self.state = self.state._replace(member=member)
@@ -277,9 +277,9 @@ def share(number: int, of: int, events: int) -> int:
     return until(number + 1) - until(number)
 
 
-def _fill(rows: np.ndarray, length: int) -> np.ndarray:
-    """The rows, and zeros up to this length."""
-    filled = np.zeros((length, *rows.shape[1:]), rows.dtype)
+def _fill(rows: np.ndarray) -> np.ndarray:
+    """As many rows as `Programs.feed` takes, zeros after those that are given."""
+    filled = np.zeros((TOLD_AT_ONCE, *rows.shape[1:]), rows.dtype)
     filled[: len(rows)] = rows
     return filled
 

@@ -20,6 +20,7 @@ from sidequest.runs.collection import begin_playing, pack, play, unpack
 from sidequest.runs.emulators import NICENESS, build_politely
 from sidequest.runs.hosted import HostedRun, Scores, share, updates_due
 from sidequest.runs.ondevice import Individual, pace_of
+from sidequest.runs.programs import TOLD_AT_ONCE
 from sidequest.switching.metacontroller import menu_of
 from sidequest.switching.variants import parse
 from sidequest.types import Timestep
@@ -191,6 +192,27 @@ def test_bandits_hear_of_every_episode_of_the_blocks_that_were_read(run):
         for t, stream in np.argwhere(record.round.summaries.finished)
     ]
     np.testing.assert_array_equal(lengths[~np.isnan(lengths)], expected[-100:])
+
+
+def test_bandits_hear_of_more_episodes_than_fit_one_call(run):
+    (record,) = blocks(run, 1)
+    shape = record.round.summaries.finished.shape
+    assert TOLD_AT_ONCE < np.prod(shape) < 2 * TOLD_AT_ONCE
+    lengths = np.arange(1, np.prod(shape) + 1, dtype=np.int32).reshape(shape)
+    summaries = record.round.summaries._replace(
+        finished=np.ones(shape, bool), length=lengths
+    )
+    meta = run.state.member.meta
+    for choices, length in zip(
+        record.round.choices.reshape(-1, 3), lengths.flat, strict=True
+    ):
+        meta = run.parts.meta.update(meta, choices, jnp.zeros(()), length)
+    zeros = np.zeros(shape, np.float32)
+    run.feed(record.round._replace(summaries=summaries._replace(episode_return=zeros)))
+    for ours, theirs in zip(
+        *map(jax.tree.leaves, (run.state.member.meta, meta)), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
 def test_the_replay_ratio_is_exact(run):
