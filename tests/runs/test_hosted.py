@@ -206,7 +206,9 @@ def test_bandits_hear_of_more_episodes_than_fit_one_call(run):
     for choices, length in zip(
         record.round.choices.reshape(-1, 3), lengths.flat, strict=True
     ):
-        meta = run.parts.meta.update(meta, choices, jnp.zeros(()), length)
+        meta = run.parts.meta.update(
+            meta, jnp.asarray(choices), jnp.zeros(()), jnp.asarray(length)
+        )
     zeros = np.zeros(shape, np.float32)
     run.feed(record.round._replace(summaries=summaries._replace(episode_return=zeros)))
     for ours, theirs in zip(
