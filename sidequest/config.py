@@ -31,8 +31,9 @@ class NetworkConfig:
     """Each of the value and advantage branches of a duelling head."""
     recurrent: bool = True
     """False leaves the LSTM out: an ablation for tasks that need memory."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of convolutions and matrix products; parameters and targets stay float32. Ours."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of convolutions and matrix products; parameters and targets stay float32. Ours;
+    auto is bfloat16 on an accelerator and float32 on a CPU."""
     scan_unroll: int = 8
     """Steps of the LSTM in one iteration of its loop; a matter of speed alone. Ours."""
 
@@ -155,6 +156,7 @@ SMALL = Config(
         core_units=64,
         post_units=64,
         head_units=64,
+        dtype="float32",
         scan_unroll=1,
     ),
     acting=ActingConfig(streams=16, pull_interval=20),

@@ -104,7 +104,7 @@ class Convolution(eqx.Module):
             (height, width), (kernel, kernel), (stride, stride), self.shape.padding
         )
         # A few channels leave an accelerator's matrix units idle: on an H200 the paper's
-        # first layer takes 1.1 ms by space_to_depth, and several times that plainly.
+        # torso takes half the time if the first layer is computed by space_to_depth.
         if stride > 1 and inputs <= 4:
             y = space_to_depth_convolution(x, self.weight, stride, padding)
         # On a CPU, convolutions are slow inside loops and with a population's different
@@ -213,8 +213,8 @@ def column_convolution(
         kernel       0   a   b   c   d   e
         together     |  -1   |   0   |   1   |
 
-    so the padding is one column on either side, which cuDNN does by itself. With 1 on the
-    left and 2 on the right, as it was before, the image would have to be copied.
+    so the padding is one column on either side, which cuDNN does by itself. For the plain
+    convolution it is 1 on the left and 2 on the right, and XLA would copy the image.
     """
     kernel, _, inputs, channels = weight.shape
     height, width, _ = x.shape

@@ -100,10 +100,8 @@ def measure(
 
 
 def bench_config(config: Config, streams: int) -> Config:
-    """In bfloat16 where there is hardware for it, and with learning from the start on."""
-    dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
-    settings = {"acting.streams": streams, "replay.warm_up": 0, "network.dtype": dtype}
-    return change(config, **settings)
+    """With learning from the start on."""
+    return change(config, **{"acting.streams": streams, "replay.warm_up": 0})
 
 
 def device_share(share: float) -> int:

@@ -125,6 +125,13 @@ def convolutions_of(settings, spec: EnvironmentSpec) -> tuple[ConvolutionShape, 
     return tuple(ConvolutionShape(*layer) for layer in layers)
 
 
+def dtype_of(config: Config) -> str:
+    """What convolutions and matrix products are computed in."""
+    if config.network.dtype != "auto":
+        return config.network.dtype
+    return "float32" if jax.default_backend() == "cpu" else "bfloat16"
+
+
 def make_network(
     config: Config, spec: EnvironmentSpec, heads: int, key: Key
 ) -> RecurrentQNetwork:
@@ -140,7 +147,7 @@ def make_network(
         core_units=network.core_units,
         post_units=network.post_units,
         head_units=network.head_units,
-        compute_dtype=network.dtype,
+        compute_dtype=dtype_of(config),
         scan_unroll=network.scan_unroll,
         recurrent=network.recurrent,
     )
@@ -168,7 +175,7 @@ def novelty_of(config: Config, spec: EnvironmentSpec) -> Novelty:
         convolutions=convolutions_of(settings, spec),
         downsampling=settings.downsampling,
         units=settings.units,
-        compute_dtype=config.network.dtype,
+        compute_dtype=dtype_of(config),
     )
 
 

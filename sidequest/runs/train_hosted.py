@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from sidequest.config import Config, check
+from sidequest.config import Config, ConfigError, check
 from sidequest.environments.base import HostedEnvironment, HostedGame
 from sidequest.environments.scores import SCORES, human_normalised
 from sidequest.replay.tiles import tile_report, tile_store
@@ -21,7 +21,7 @@ from sidequest.runs.ondevice import pace_of
 from sidequest.runs.records import Recorder
 from sidequest.runs.train import Display, Progress, RunSpec, describe_run, individuals
 
-MOST_GROUPS = 8  # in flight; more of them only make each visit smaller
+LEAST_GROUPS, MOST_GROUPS = 3, 8  # in flight: one acted on, one sent off, one at work
 EVALUATORS = 4  # emulators that play greedily beside training
 REPLAY_SHARE = 0.6  # of the device's memory, if no budget is given
 REPLAY_WITHOUT_LIMIT = 2 * 10**9  # bytes, on a device that does not say what it has
@@ -37,7 +37,13 @@ class Plan(NamedTuple):
 
 def make_plan(streams: int, memory: int | None) -> Plan:
     """Groups of one size, and as much replay as is asked for or fits the device."""
-    groups = max(n for n in range(1, MOST_GROUPS + 1) if streams % n == 0)
+    fitting = [n for n in range(LEAST_GROUPS, MOST_GROUPS + 1) if streams % n == 0]
+    if not fitting:
+        raise ConfigError(
+            f"acting.streams is {streams}; emulators go in {LEAST_GROUPS} to {MOST_GROUPS} "
+            f"groups of one size, so it is a multiple of one of these numbers"
+        )
+    groups = max(fitting)
     if memory is None:
         limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
         memory = int(REPLAY_SHARE * limit) if limit else REPLAY_WITHOUT_LIMIT
