@@ -126,7 +126,7 @@ def test_the_command_writes_every_figure_and_says_where(capsys, tmp_path):
 def test_what_cannot_be_drawn_is_refused(capsys, tmp_path):
     (tmp_path / "file").write_text("in the way")
     for arguments, says in (
-        (["nonsense"], "There is: illustrations"),
+        (["nonsense"], "name a folder of runs, or illustrations"),
         (["illustrations", "--out", str(tmp_path / "file")], "cannot write"),
     ):
         with pytest.raises(SystemExit) as caught:

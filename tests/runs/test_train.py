@@ -86,7 +86,7 @@ def test_the_run_file_says_what_was_run(trained):
     assert (said["variant"], said["game"], said["seed"]) == (str(VARIANT), GAME, 1)
     assert from_dict(said["config"]) == CONFIG
     assert said["finished"] and said["seconds"] > 0
-    assert said["frames"] == 3 * CHUNK
+    assert said["frames_done"] == 3 * CHUNK
     assert said["pace"] == {
         **{"numerator": 1, "denominator": 1, "warm_up": 2, "pull_every": 1}
     }
