@@ -26,7 +26,7 @@ class NetworkConfig:
     core_units: int = 512
     """LSTM."""
     post_units: int = 256
-    """Linear layer between LSTM and heads."""
+    """Linear layer between LSTM and heads; 0 for none."""
     head_units: int = 256
     """Each of the value and advantage branches of a duelling head."""
     recurrent: bool = True
@@ -202,14 +202,14 @@ SMALL_FRAMES = Config(
 PRESETS = {"paper": PAPER, "small": SMALL, "small-frames": SMALL_FRAMES}
 
 AT_LEAST_ONE = (
-    "network.pre_units network.core_units network.post_units network.head_units "
+    "network.pre_units network.core_units network.head_units "
     "network.scan_unroll "
     "acting.streams acting.pull_interval replay.capacity replay.block_length "
     "learning.n_step learning.batch_size learning.target_interval novelty.units "
     "novelty.downsampling switching.promise_horizon evaluation.interval "
     "evaluation.episodes evaluation.traces"
 ).split()
-NOT_NEGATIVE = "replay.prefix replay.warm_up".split()
+NOT_NEGATIVE = "network.post_units replay.prefix replay.warm_up".split()
 ABOVE_ZERO = (
     "replay.ratio learning.clip_norm learning.learning_rate learning.adam_epsilon"
 ).split()

@@ -124,7 +124,7 @@ class RecurrentQNetwork(eqx.Module):
 
     torso: Torso
     core: LSTM
-    post: Linear
+    post: Linear | None
     heads: DuellingHead
     """All heads in one: each parameter has a leading axis [H]."""
     spec: ObservationSpec = eqx.field(static=True)
@@ -155,6 +155,7 @@ class RecurrentQNetwork(eqx.Module):
             convolutions: Of the torso; none for vectors. The paper's have channels 32, 64,
                 128, 128, kernels 7, 5, 5, 3 and strides 4, 2, 2, 1.
             torso_units: Linear layers between the convolutions and the LSTM.
+            post_units: Linear layer between LSTM and heads; 0 for none.
             compute_dtype: "float32", or "bfloat16" where there is hardware for it.
             scan_unroll: Steps of the LSTM in one iteration of its loop.
             recurrent: If not, the LSTM starts every step from 0: the same network
@@ -164,9 +165,10 @@ class RecurrentQNetwork(eqx.Module):
         self.torso = Torso(torso_key, encoded_shape(spec), convolutions, torso_units)
         inputs = self.torso.features + num_actions + 1
         self.core = LSTM(core_key, inputs, core_units)
-        self.post = Linear(post_key, core_units, post_units)
+        self.post = Linear(post_key, core_units, post_units) if post_units else None
+        head_inputs = post_units or core_units
         self.heads = eqx.filter_vmap(
-            lambda key: DuellingHead(key, post_units, head_units, num_actions)
+            lambda key: DuellingHead(key, head_inputs, head_units, num_actions)
         )(jax.random.split(heads_key, num_heads))
         self.spec = spec
         self.num_actions = num_actions
@@ -224,8 +226,9 @@ class RecurrentQNetwork(eqx.Module):
 
     def _read_out(self, output: Float[Array, "units"]) -> Float[Array, "H A"]:
         """All that comes after the LSTM."""
-        post = cast(self.post, self.compute_dtype)
-        features = jax.nn.relu(post(output))
+        features = output
+        if self.post is not None:
+            features = jax.nn.relu(cast(self.post, self.compute_dtype)(output))
         return eqx.filter_vmap(
             lambda head: head(features, self.compute_dtype),
         )(self.heads)

@@ -34,7 +34,7 @@ RIVAL = change(
         # ones, and one trained step for each environment step.
         "network.pre_units": 256,
         "network.core_units": 256,
-        "network.post_units": 256,
+        "network.post_units": 0,
         "network.head_units": 256,
         "acting.streams": 1_024,
         "acting.pull_interval": 20,
