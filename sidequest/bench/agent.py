@@ -32,6 +32,9 @@ RIVAL = change(
         # The shape of the nearest public JAX R2D2: 1,024 environments, MLP 256, LSTM 256,
         # duelling 256, batches of 32 sequences with 40 steps of burn-in and 40 trained
         # ones, and one trained step for each environment step.
+        "network.channels": (),
+        "network.kernels": (),
+        "network.strides": (),
         "network.pre_units": 256,
         "network.core_units": 256,
         "network.post_units": 0,
