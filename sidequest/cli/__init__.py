@@ -61,7 +61,14 @@ class Refusal(ValueError):
 
 
 # By name, so that asking does not load what defines them.
-USER_FAULTS = ("Refusal", "VariantError", "ConfigError", "UnknownGame", "RunExists")
+USER_FAULTS = (
+    "Refusal",
+    "VariantError",
+    "ConfigError",
+    "UnknownGame",
+    "RunExists",
+    "NotEvaluable",
+)
 
 
 def fail(message: str) -> NoReturn:

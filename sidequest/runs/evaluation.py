@@ -26,6 +26,10 @@ from sidequest.types import Key, Timestep
 LONGEST = 10_000  # steps of an episode in a game that has no limit of its own
 
 
+class NotEvaluable(ValueError):
+    """A run whose agent cannot be played here; the message says why."""
+
+
 class Evaluation(NamedTuple):
     """One row an episode; one that was cut off counts with what it had."""
 
@@ -104,12 +108,12 @@ def evaluate_run(folder: Path, episodes: int, seed: int) -> dict[str, Any]:
     """Plays greedy episodes with the parameters that a finished run left behind."""
     run = read_run(folder)
     if not (folder / checkpoint.PARAMETERS).exists():
-        raise ValueError(
+        raise NotEvaluable(
             f"{folder} has no {checkpoint.PARAMETERS}: the run has not finished"
         )
     environment = registry.make(run["game"])
     if not isinstance(environment, CompiledEnvironment):
-        raise ValueError(
+        raise NotEvaluable(
             f"{run['game']} runs on the host; only compiled games are played here"
         )
     config = from_dict(run["config"])
