@@ -21,6 +21,7 @@ from sidequest.environments.base import CompiledEnvironment
 from sidequest.replay.replay import TRAINED_BLOCKS
 from sidequest.runs import ondevice
 from sidequest.runs.assembly import Parts, arms_of, assemble
+from sidequest.runs.population import devices_for, on_all
 from sidequest.switching.metacontroller import menu_of
 from sidequest.switching.variants import parse
 
@@ -110,12 +111,14 @@ def whole_loop(
     pace = ondevice.pace_of(config)
     loop = ondevice.make_loop(parts, environment, pace)
     begin = time.perf_counter()
-    state = jax.jit(jax.vmap(loop.init))(population(config, parts, members))
+    mesh = devices_for(members)
+    state = jax.jit(on_all(mesh, loop.init))(population(config, parts, members))
 
-    def chunk(state, block):
-        return jax.vmap(lambda member: loop.rounds(member, block, rounds))(state)
+    def chunk(member, block):
+        return loop.rounds(member, block, rounds)
 
-    compiled = jax.jit(chunk, donate_argnums=0).lower(state, jnp.int32(0)).compile()
+    chunks = jax.jit(on_all(mesh, chunk, shared=1), donate_argnums=0)
+    compiled = chunks.lower(state, jnp.int32(0)).compile()
     compile_seconds = time.perf_counter() - begin
     # Past the warm-up, with enough in replay that every update is a real one.
     block, times = 0, []

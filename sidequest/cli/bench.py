@@ -55,7 +55,9 @@ def measure(
         return switching.measure()
     if what == "agent":
         from sidequest.bench import agent
+        from sidequest.cli.settings import use_all_cores
 
+        use_all_cores()
         members = members or ((1,) if shape == "rival" else (1, 4, 16))
         return agent.measure(shape, game or "minatar:breakout", members)
     from sidequest.bench import atari

@@ -75,6 +75,18 @@ def read_value(text: str, like):
     return value
 
 
+def use_all_cores() -> None:
+    """Makes each core a device, so that members of a population share them."""
+    import jax
+
+    from sidequest.runs.records import available_cores
+
+    try:
+        jax.config.update("jax_num_cpu_devices", available_cores())
+    except RuntimeError:  # JAX is in use already, as in a notebook, and stays as it is
+        pass
+
+
 def use_compilation_cache() -> None:
     """Keeps compiled programs on disk, so that a second start is quick."""
     import jax

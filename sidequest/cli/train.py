@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -11,13 +11,10 @@ from sidequest.cli.settings import (
     read_config,
     read_count,
     read_size,
+    use_all_cores,
     use_compilation_cache,
 )
-from sidequest.config import Config
 from sidequest.switching.variants import parse
-
-if TYPE_CHECKING:
-    from sidequest.runs.train import Display, RunSpec
 
 DEFAULT_FRAMES = {"small": "1M", "paper": "2B"}
 Off = tyro.conf.FlagCreatePairsOff
@@ -71,10 +68,12 @@ def train(
     )
     budget = read_count(frames or DEFAULT_FRAMES[preset], "--frames")
     memory = None if replay_memory is None else read_size(replay_memory, "--replay-memory")
+    use_all_cores()
     use_compilation_cache()
 
     from sidequest.runs.display import Bar, Log
-    from sidequest.runs.train import RunSpec, folder_name
+    from sidequest.runs.launch import launch
+    from sidequest.runs.spec import RunSpec, folder_name
 
     runs = [
         RunSpec(
@@ -87,34 +86,10 @@ def train(
         for number in range(seed, seed + seeds)
     ]
     with Log() if quiet or not sys.stderr.isatty() else Bar(budget) as display:
-        train_all(runs, config, budget, display, memory)
+        launch(runs, config, budget, display, memory)
     for run in runs:
         if tensorboard:
             from sidequest.runs.tensorboard import export
 
             export(run.folder)
         print(run.folder)
-
-
-def train_all(
-    runs: "list[RunSpec]",
-    config: Config,
-    frames: int,
-    display: "Display",
-    memory: int | None,
-) -> None:
-    """Side by side where the game is compiled; one after the other on emulators."""
-    from sidequest.environments import registry
-    from sidequest.environments.base import CompiledEnvironment
-
-    environment = registry.make(runs[0].game)
-    if isinstance(environment, CompiledEnvironment):
-        from sidequest.runs.train import train as train_population
-
-        train_population(runs, environment, config, frames, display)
-        return
-    from sidequest.runs.train_hosted import train_hosted
-
-    for run in runs:
-        display.say(f"{run.variant}, seed {run.seed}")
-        train_hosted(run, environment, config, frames, display, memory)

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from sidequest.runs.train import Progress
+from sidequest.runs.spec import Progress
 
 LINE_EVERY = 10.0  # seconds between two lines of a log
 

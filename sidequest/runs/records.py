@@ -132,10 +132,17 @@ def describe_machine() -> dict[str, Any]:
         "versions": versions,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": available_cores(),
         "command": " ".join(sys.argv),
         "started": now(),
     }
+
+
+def available_cores() -> int:
+    """That this process may use; results on CPU are bit-equal for the same number only."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def now() -> str:

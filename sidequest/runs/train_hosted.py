@@ -18,8 +18,10 @@ from sidequest.runs.assembly import arms_of, assemble
 from sidequest.runs.emulators import build_politely
 from sidequest.runs.hosted import BlockRecord, HostedRun
 from sidequest.runs.ondevice import pace_of
+from sidequest.runs.population import individuals
 from sidequest.runs.records import Recorder
-from sidequest.runs.train import Display, Progress, RunSpec, describe_run, individuals
+from sidequest.runs.spec import Display, Progress, RunSpec
+from sidequest.runs.train import describe_run
 
 LEAST_GROUPS, MOST_GROUPS = 3, 8  # in flight: one acted on, one sent off, one at work
 EVALUATORS = 4  # emulators that play greedily beside training

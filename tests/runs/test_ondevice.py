@@ -15,6 +15,7 @@ from sidequest.config import PAPER, SMALL, change
 from sidequest.environments import probes
 from sidequest.runs import ondevice
 from sidequest.runs.ondevice import Pace, pace_of
+from sidequest.runs.population import devices_for, on_all
 from tests.runs.tiny import TINY, arrays, at, make_agent, stack
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -102,6 +103,36 @@ def test_a_population_is_its_members_alone_and_a_scan_its_rounds(alone, together
             lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5),
             (end, record),
             (expected, expected_record),
+        )
+
+
+@pytest.fixture
+def in_turn(agent):
+    """Any number of members as `train` runs them on a CPU, optimised as there."""
+
+    def rounds(member, block):
+        return agent.loop.rounds(member, block, ROUNDS)
+
+    def run(individuals):
+        mesh = devices_for(len(individuals))
+        members = jax.jit(on_all(mesh, agent.loop.init))(stack(individuals))
+        return jax.jit(on_all(mesh, rounds, shared=1))(members, jnp.int32(0))
+
+    quick = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield run
+    jax.config.update("jax_disable_most_optimizations", quick)
+
+
+def test_on_a_cpu_a_population_is_its_members_alone_bit_by_bit(in_turn, individuals):
+    members, records = arrays(in_turn(individuals[:2]))
+    assert (members.learner.updates > 0).all()
+    for i, individual in enumerate(individuals[:2]):
+        alone = arrays(in_turn([individual]))
+        jax.tree.map(
+            np.testing.assert_array_equal,
+            (at(members, i), at(records, i)),
+            at(alone, 0),
         )
 
 
@@ -282,7 +313,7 @@ def test_devices_share_members_evenly():
     run_on_four_devices(
         """
 import jax, jax.numpy as jnp
-from sidequest.runs.train import devices_for, on_all
+from sidequest.runs.population import devices_for, on_all
 
 assert [devices_for(members).size for members in (3, 4, 5, 8)] == [3, 4, 1, 4]
 double = jax.jit(on_all(devices_for(8), lambda x, y: {"sum": 2 * x + y}, shared=1))
@@ -299,7 +330,7 @@ def test_a_population_on_four_devices_is_that_on_one(together, tmp_path):
         """
 import sys
 import jax, jax.numpy as jnp, numpy as np
-from sidequest.runs.train import devices_for, on_all
+from sidequest.runs.population import devices_for, on_all
 from tests.runs.test_ondevice import CONFIG, GAME, HEADS, MEMBERS, ROUNDS
 from tests.runs.tiny import arrays, make_agent, stack
 
