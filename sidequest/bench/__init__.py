@@ -1,10 +1,11 @@
 """How fast it is. Every benchmark measures what it compares in the same run."""
 
-import os
 import platform
 import time
 from collections.abc import Callable
 from typing import Any
+
+from sidequest.runs.records import available_cores
 
 
 def best_seconds(*calls: Callable[[], Any], repeats: int = 10) -> list[float]:
@@ -34,7 +35,7 @@ def machine() -> dict[str, Any]:
     return {
         "device": device.device_kind,
         "devices": len(jax.devices()),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": available_cores(),
         "platform": platform.platform(),
         "python": platform.python_version(),
         "jax": version("jax"),

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from sidequest.agent.actor import Actor, make_actor
 from sidequest.agent.learner import Learner
 from sidequest.agent.modes import modes_of
 from sidequest.agent.torsos import count_parameters
@@ -20,7 +21,7 @@ from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment
 from sidequest.replay.replay import TRAINED_BLOCKS
 from sidequest.runs import ondevice
-from sidequest.runs.assembly import Parts, arms_of, assemble
+from sidequest.runs.assembly import Parts, arms_of, assemble, make_switching
 from sidequest.runs.population import devices_for, on_all
 from sidequest.switching.metacontroller import menu_of
 from sidequest.switching.variants import parse
@@ -69,6 +70,7 @@ def measure(
         str(count): whole_loop(config, environment, parts, count, rounds, repeats)
         for count in members
     }
+    stages = split(config, environment, parts)
     return {
         "shape": shape,
         "game": game,
@@ -76,7 +78,8 @@ def measure(
         **rows[str(members[0])],
         "parameters": parameters(parts.learner),
         "members": rows,
-        "split_seconds_per_round": split(config, environment, parts),
+        "split_seconds_per_round": stages,
+        "switching_share": stages["switching"] / sum(stages.values()),
         "machine": machine(),
     }
 
@@ -176,6 +179,12 @@ def split(
         return jax.lax.scan(step, member.environments, jnp.arange(parts.block_length))[1]
 
     collect = jax.jit(lambda member: ondevice.collect(parts, environment, key, member)[1:])
+    still = parts._replace(actor=without_switching(config, parts))
+    collect_still = jax.jit(
+        lambda member: ondevice.collect(still, environment, key, member)[1:]
+    )
+    feed = jax.jit(lambda member, records: ondevice.feed(parts, records, member).meta)
+    records = collect(member)[1]
     sample = jax.jit(
         lambda member: parts.replay.sample(key, member.replay, parts.batch_size)
     )
@@ -185,14 +194,27 @@ def split(
             member.learner, drawn.steps, drawn.core, drawn.weights
         )
     )
-    calls = [lambda f=f: f(member) for f in (stepping, collect, sample, update)]
-    environment_seconds, collect_seconds, sample_seconds, update_seconds = best_seconds(
-        *calls, repeats=3
+    stages = (stepping, collect, collect_still, sample, update)
+    moving, collecting, collecting_still, sampling, updating, feeding = best_seconds(
+        *(lambda f=f: f(member) for f in stages), lambda: feed(member, records), repeats=9
     )
     updates = pace.numerator / pace.denominator
     return {
-        "environment": environment_seconds,
-        "acting": collect_seconds - environment_seconds,
-        "replay": sample_seconds * updates,
-        "update": update_seconds * updates,
+        "environment": moving,
+        "acting": collecting_still - moving,
+        "switching": collecting - collecting_still + feeding,
+        "replay": sampling * updates,
+        "update": updating * updates,
     }
+
+
+def without_switching(config: Config, parts: Parts) -> Actor:
+    """An actor that stays in its mode: what is left is what any agent has to do."""
+    controller = make_switching(config.switching)
+
+    def stay(key, signals, state):
+        return state.mode, state
+
+    names = tuple(head.name for head in parts.rules.heads)
+    discount = config.learning.discount
+    return make_actor(controller._replace(step=stay), names, discount=discount)
