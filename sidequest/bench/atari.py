@@ -174,7 +174,7 @@ def step_alone(rng: np.random.Generator, groups: Sequence[HostedEnvironment]) ->
 
 def compile_feeding(run: HostedRun) -> None:
     """Else it would be compiled when the first episode ends, in the middle of a phase."""
-    records = jax.device_get(run.state.block.records)
+    _, records = jax.device_get(run.state.block.contents())
     nothing = jax.tree.map(
         lambda leaf: np.zeros((TOLD_AT_ONCE, *leaf.shape[2:]), leaf.dtype),
         (records.choices, records.summary.episode_return, records.summary.length),

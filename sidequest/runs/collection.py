@@ -20,6 +20,8 @@ from sidequest.agent.actor import ActorState, Policy, StepRecord
 from sidequest.agent.networks import CoreState, Inputs, RecurrentQNetwork
 from sidequest.agent.sequences import Step
 from sidequest.runs.assembly import Parts
+from sidequest.runs.packing import Packed
+from sidequest.runs.packing import pack as pack_all
 from sidequest.types import Key, Timestep
 
 
@@ -28,12 +30,17 @@ class Collected(NamedTuple):
 
     visits: Int[Array, ""]
     """So far, of all groups: tells the step and the columns of the next one."""
-    steps: Step
-    """[L, B]"""
-    records: StepRecord
+    frames: Num[Array, "L B ..."]
+    """Observations; all else that belongs to a step is small, and packed."""
+    packed: Packed
     """[L, B]"""
     core: CoreState
     """[B]: of each stream, before step `core_offset` of the block."""
+
+    def contents(self) -> tuple[Step, StepRecord]:
+        """[L, B]: what replay stores, and what actors say of it."""
+        steps, records = self.packed.unpack()
+        return steps._replace(observation=self.frames), records
 
 
 class Playing(NamedTuple):
@@ -74,10 +81,11 @@ def empty_block(parts: Parts, key: Key, policy: Policy, actors: ActorState) -> C
     def blank(leaf) -> Array:
         return jnp.zeros((parts.block_length, *leaf.shape), leaf.dtype)
 
+    steps, records = jax.tree.map(blank, (steps, records))
     return Collected(
         visits=jnp.zeros((), jnp.int32),
-        steps=jax.tree.map(blank, steps),
-        records=jax.tree.map(blank, records),
+        frames=steps.observation,
+        packed=pack_all((steps._replace(observation=None), records), axes=2),
         core=actors.core,
     )
 
@@ -88,19 +96,23 @@ def visit(
     key: Key,
     policy: Policy,
     timesteps: Timestep,
-    actors: ActorState,
+    actors: Packed,
     block: Collected,
-) -> tuple[Int[Array, "size"], ActorState, Collected]:
-    """Acts on the timesteps of the next group [size], and puts them into the block."""
+) -> tuple[Int[Array, "size"], Packed, Collected]:
+    """Acts on the timesteps of the next group [size], and puts them into the block.
+
+    Args:
+        actors: The states of all streams [B].
+    """
     size = parts.streams // groups
     t = block.visits // groups % parts.block_length
     first = block.visits % groups * size
     keys = jax.random.split(jax.random.fold_in(key, block.visits), size)
-    before = _columns(actors, first, size)
+    before = _columns(actors, first, size).unpack()
     act = jax.vmap(parts.actor.act, in_axes=(None, 0, 0, 0))
     actions, after, records = act(policy, keys, timesteps, before)
     steps = Step(
-        observation=timesteps.observation,
+        observation=None,
         previous_action=records.previous_action,
         reward=timesteps.reward,
         terminated=timesteps.terminated,
@@ -115,11 +127,11 @@ def visit(
     )
     block = Collected(
         visits=block.visits + 1,
-        steps=_put(block.steps, _one_row(steps), (t, first)),
-        records=_put(block.records, _one_row(records), (t, first)),
+        frames=_put(block.frames, timesteps.observation[None], (t, first)),
+        packed=_put(block.packed, _one_row(pack_all((steps, records), axes=1)), (t, first)),
         core=_put(block.core, core, (first,)),
     )
-    return actions, _put(actors, after, (first,)), block
+    return actions, _put(actors, pack_all(after, axes=1), (first,)), block
 
 
 def begin_playing(network: RecurrentQNetwork, episodes: int) -> Playing:

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from sidequest.agent.actor import ActorState, Policy, StepRecord
+from sidequest.agent.actor import Policy, StepRecord
 from sidequest.agent.learner import LearnerState, Metrics
 from sidequest.agent.modes import Modes
 from sidequest.agent.sequences import Step, first_priorities
@@ -46,7 +46,8 @@ class Member(NamedTuple):
     environments: Any
     timesteps: Timestep
     """[B]: what the actors have yet to act on."""
-    actors: ActorState
+    actors: Any
+    """[B]: an `ActorState`; in a hosted run packed."""
     policy: Policy
     """What the actors act by: parameters, scales and arms as of their last pull."""
     learner: LearnerState

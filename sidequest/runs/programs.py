@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from sidequest.agent.actor import ActorState, Policy
+from sidequest.agent.actor import Policy
 from sidequest.agent.learner import LearnerState, Metrics
 from sidequest.agent.networks import RecurrentQNetwork
 from sidequest.replay.replay import ReplayState, Sample
@@ -27,6 +27,7 @@ from sidequest.runs.collection import (
     visit,
 )
 from sidequest.runs.ondevice import Individual, Member, RoundRecord, Tail, remember
+from sidequest.runs.packing import Packed, pack
 from sidequest.switching.metacontroller import MetaState
 from sidequest.types import Key, Timestep
 
@@ -68,7 +69,7 @@ def make_programs(parts: Parts, groups: int, episodes: int) -> Programs:
     Sampling is apart from the update: together, XLA gathers the frames once for each use.
     """
 
-    def act(key: Key, policy: Policy, arrived, actors: ActorState, block: Collected):
+    def act(key: Key, policy: Policy, arrived, actors: Packed, block: Collected):
         key = jax.random.fold_in(key, VISITS)
         return visit(parts, groups, key, policy, unpack(*arrived), actors, block)
 
@@ -104,16 +105,17 @@ def begin(parts: Parts, episodes: int, individual: Individual) -> HostedState:
     actors = settle(actors)
     block = empty_block(parts, actor_key, policy, actors)
     zeros: Float[Array, "L B"] = jnp.zeros((parts.block_length, parts.streams))
+    steps, _ = block.contents()
     member = Member(
         key=jax.random.clone(individual.key),
         environments=None,
         timesteps=Timestep(None, None, None, None, None),
-        actors=actors,
+        actors=pack(actors, axes=1),
         policy=policy,
         learner=learner,
         meta=meta,
         replay=parts.replay.init(),
-        tail=Tail(block.steps._replace(observation=None), zeros, zeros),
+        tail=Tail(steps._replace(observation=None), zeros, zeros),
     )
     playing = begin_playing(learner.network, episodes) if episodes else None
     return HostedState(member, block, playing)
@@ -129,7 +131,7 @@ def absorb(
     parts: Parts, member: Member, block: Collected, metrics: Metrics
 ) -> tuple[Member, RoundRecord]:
     """Adds a complete block to replay; returns what the host wants to know of it."""
-    steps, records = block.steps, block.records
+    steps, records = block.contents()
     member = remember(parts, steps, records, block.core, member)
     record = RoundRecord(
         summaries=records.summary,

@@ -148,7 +148,7 @@ def blocks(run: HostedRun, count: int) -> list:
 def test_a_block_holds_what_the_groups_showed(run):
     blocks(run, 3)
     # The record of a block comes one block late, so the fourth is complete as well.
-    steps = jax.device_get(run.state.block.steps)
+    steps, _ = jax.device_get(run.state.block.contents())
     for group in drawn_groups():
         for t in range(LENGTH):
             shown = group.shown(3 * LENGTH + t)
@@ -237,7 +237,7 @@ def test_the_evaluator_is_recorded_and_nowhere_else(run):
     assert sorted(evaluations) == [(7.0, 7)] * 11 + [(9.0, 9)] * 8
     batch = jax.device_get(run.draw())
     assert batch.steps.observation[:, :, :7].max() < GROUPS * SIZE
-    assert np.max(run.state.block.steps.observation[:, :, :7]) < GROUPS * SIZE
+    assert np.max(run.state.block.frames[:, :, :7]) < GROUPS * SIZE
 
 
 def test_the_same_seed_gives_the_same_records(run):
@@ -285,7 +285,7 @@ def test_emulators_get_the_actions_that_the_block_holds():
     run.start(individual(0))
     count = 5
     blocks(run, count - 1)
-    steps = jax.device_get(run.state.block.steps)
+    steps, _ = jax.device_get(run.state.block.contents())
     for number, fresh in enumerate(start()):
         timesteps = [fresh.recv()]
         for actions in told[number].actions[: count * LENGTH - 1]:
