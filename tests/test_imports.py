@@ -21,7 +21,9 @@ SEES = {
     "agent": {"types", "switching"},
     "runs": {"types", "config", "switching", "replay", "environments", "agent"},
     "bench": {"types", "config", "switching", "replay", "environments", "agent", "runs"},
-    "figures": {"types", "runs.records"},
+    # Reads records, names of variants and reference scores: modules that run nothing.
+    "study": {"types", "config", "switching", "environments", "runs"},
+    "figures": {"types", "runs.records", "switching.variants", "environments.scores"},
 }
 SEES["cli"] = set(SEES)  # all of it
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,19 +23,26 @@ ILLUSTRATIONS = "illustrations"
 def figures(
     what: Annotated[Positional[str], arg(metavar="WHAT")],
     *,
-    out: Annotated[Path, arg(metavar="DIR")] = Path("figures"),
+    out: Annotated[Path | None, arg(metavar="DIR")] = None,
+    only: Annotated[tuple[str, ...], arg(metavar="NAME")] = (),
 ) -> None:
     """Draws figures as PNG and SVG, and prints the path of each file.
 
     Args:
-      what: a folder of runs: their learning curves, finished or not. Or `illustrations`:
-        the paper's figures 1 and 2, with 2's appendix version, and a picture in brief,
-        all drawn by running the real controllers on a made-up stream.
-      out: the folder to write to; made if it is not there.
+      what: a study's folder, or any folder with runs below it, finished or not: all figures
+        of the paper that the runs allow, and more. Or `illustrations`: the paper's
+        figures 1 and 2, with 2's appendix version, and a picture in brief, all drawn by
+        running the real controllers on a made-up stream.
+      out: the folder to write to; made if it is not there. Else WHAT/figures, or figures
+        for the illustrations.
+      only: names of figures to draw, such as aggregate or explore-space; else all.
     """
     from sidequest.figures.look import SUFFIXES, save
 
-    for name, figure in illustrations() if what == ILLUSTRATIONS else curves(Path(what)):
+    drawn = illustrations() if what == ILLUSTRATIONS else study_figures(Path(what), only)
+    if out is None:
+        out = Path("figures") if what == ILLUSTRATIONS else Path(what) / "figures"
+    for name, figure in drawn:
         for suffix in SUFFIXES:
             try:
                 print(save(figure, out / f"{name}{suffix}"), flush=True)
@@ -42,18 +50,30 @@ def figures(
                 raise Refusal(f"cannot write to {out}: {error.strerror}") from error
 
 
-def curves(folder: Path) -> Iterator[tuple[str, Figure]]:
-    """Learning curves of the runs below a folder."""
-    from sidequest.figures.curves import draw_curves, read_curves
+def study_figures(folder: Path, only: tuple[str, ...]) -> Iterator[tuple[str, Figure]]:
+    """The gallery for the runs below a folder; says on stderr what cannot be drawn yet."""
+    from sidequest.figures.gallery import GALLERY
+    from sidequest.figures.reading import read_records
 
+    names = [entry.name for entry in GALLERY]
+    wrong = [name for name in only if name not in names]
+    if wrong:
+        raise Refusal(f"no figure {wrong[0]!r}; there are {', '.join(names)}")
     if not folder.is_dir():
         raise Refusal(
             f"cannot draw {str(folder)!r}: name a folder of runs, or {ILLUSTRATIONS}"
         )
-    found = read_curves(folder)
-    if not found:
-        raise Refusal(f"no run below {folder} has been evaluated yet")
-    yield "curves", draw_curves(found)
+    records = read_records(folder)
+    if not records.runs:
+        raise Refusal(f"there is no run below {folder}")
+    for entry in GALLERY:
+        if only and entry.name not in only:
+            continue
+        figure = entry.draw(records)
+        if figure is None:
+            print(f"{entry.name}: {entry.shows(records)}", file=sys.stderr, flush=True)
+        else:
+            yield entry.name, figure
 
 
 def illustrations() -> Iterator[tuple[str, Figure]]:
@@ -73,7 +93,8 @@ def illustrations() -> Iterator[tuple[str, Figure]]:
         ]
 
     stage = scenes.FIGURE_1
-    yield "figure-1", draw_granularities(play(stage, *scenes.GRANULARITIES))
+    rows = play(stage, *scenes.GRANULARITIES)
+    yield "figure-1", draw_granularities(rows, stage.episode)
     stage = scenes.FIGURE_2
     sections = play_groups(stage, scenes.DESIGN_SPACE)
     yield "figure-2", draw_design_space(sections, play(stage, scenes.PROMISE))

@@ -1,9 +1,37 @@
 """Pictures, drawn from records and traces; nothing here runs an agent.
 
-look           the colours, and how a figure is made and saved
-strips         the modes of a stream as a coloured strip
-example        one variant's example in detail
-scenes         what the paper's illustrations show
-illustrations  how they show it
-curves         learning curves of runs
+What everything builds on
+
+    look           the colours, and how a figure is made and saved
+    reading        the runs below a folder, and their tables
+    selection      which variants a figure compares, read off their names
+    statistics     final performance, interquartile means, bootstrap intervals
+    scales         one scale for the scores of several games
+    notes          what a figure says about what is missing
+
+The figures of a study, one module a family; `gallery` lists them all
+
+    granularity    the four granularities, game by game
+    aggregate      the same over all games
+    curves         learning curves, and figures made of panels of them
+    comparisons    informed triggers, off-policy correction, explore modes
+    space          how much and in what portions variants explored, and their scores
+    episodes       what whole episodes looked like
+    starts         the starting mode
+    arms           what bandits preferred
+    coins          counting steps against drawing a coin
+    rates          realised against target switching rates
+    uncertainty    every score, interquartile means, probability of improvement
+
+Illustrations that need no runs
+
+    strips         the modes of a stream as a coloured strip
+    example        one variant's example in detail
+    scenes         what the paper's illustrations show
+    illustrations  how they show it
+
+The report
+
+    claims         the paper's claims, and whether these records support them
+    report         one page with all of it
 """

@@ -1,113 +1,186 @@
-"""Learning curves: the greedy evaluator's return over environment frames, game by game."""
+"""Learning curves: the greedy evaluator's return over environment frames.
 
-from collections.abc import Sequence
-from pathlib import Path
+`draw_panel` draws one game; `draw_panels` is a whole figure of such panels.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from sidequest.figures.look import MEDIUM, SMALL, new_figure, tidy
-from sidequest.runs.records import RUN_FILE, read_run, read_table
+from sidequest.figures import look
+from sidequest.figures.reading import Run, column
 
-# Told apart by lightness and by the marker as well as by the hue (Okabe and Ito 2008).
-LINES = (
-    ("#0072b2", "o"),
-    ("#d55e00", "s"),
-    ("#009e73", "^"),
-    ("#cc79a7", "D"),
-    ("#56b4e9", "v"),
-    ("#e69f00", "P"),
-    ("#333333", "X"),
-    ("#999933", "*"),
-)
+COLUMNS = 4
+SPREAD = "Lines are means over seeds, bands reach from the least to the greatest seed."
 
 
 class Curve(NamedTuple):
     """One run: mean return of each evaluation."""
 
-    variant: str
-    game: str
-    seed: int
+    run: Run
     frames: Float[np.ndarray, "T"]
     returns: Float[np.ndarray, "T"]
 
 
-def read_curves(folder: Path) -> list[Curve]:
-    """The runs below a folder that have been evaluated at least once, finished or not."""
-    curves = []
-    for path in sorted(folder.rglob(RUN_FILE)):
-        run, table = read_run(path.parent), read_table(path.parent, "evaluations")
-        if not len(table):
-            continue
-        frames, returns = (table[name].to_numpy() for name in ("frames", "return"))
-        points = np.unique(frames)
-        means = np.array([returns[frames == point].mean() for point in points])
-        curves.append(
-            Curve(run["variant"], run["game"], run["seed"], points.astype(float), means)
-        )
-    return curves
+class Panel(NamedTuple):
+    """One panel of curves: runs by the label of their line."""
+
+    title: str
+    lines: Mapping[str, Sequence[Run]]
 
 
-def draw_curves(curves: Sequence[Curve]) -> Figure:
-    """A panel a game, a line a variant: mean over seeds, band from least to greatest."""
-    games = list(dict.fromkeys(curve.game for curve in curves))
-    variants = list(dict.fromkeys(curve.variant for curve in curves))
-    styles = {name: LINES[i % len(LINES)] for i, name in enumerate(variants)}
-    columns = min(3, len(games))
-    rows = -(-len(games) // columns)
-    key_height = 0.16 * -(-len(variants) // 2) + 0.1
-    height = 2.4 * rows + key_height
-    figure = new_figure(max(3.4 * columns, 5.4), height)
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for axes, game in zip(grid.flat, games, strict=False):
-        draw_game(axes, [curve for curve in curves if curve.game == game], styles)
-    for axes in grid.flat[len(games) :]:
-        axes.set_visible(False)
-    handles = {}
-    for axes in grid.flat[: len(games)]:
-        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    figure.legend(
-        handles.values(),
-        handles.keys(),
-        loc="lower center",
-        ncols=2,
-        fontsize=SMALL,
-        frameon=False,
-    )
-    figure.tight_layout(rect=(0, key_height / height, 1, 1))
-    return figure
+class Style(NamedTuple):
+    """How a line looks; hue, lightness and marker differ together."""
+
+    colour: str
+    marker: str
+    width: float = 1.5
 
 
-def draw_game(
-    axes: Axes, curves: Sequence[Curve], styles: dict[str, tuple[str, str]]
-) -> None:
-    """One panel; seeds are drawn as thin lines, cut where the shortest of them ends."""
-    for variant, (colour, marker) in styles.items():
-        own = [curve for curve in curves if curve.variant == variant]
-        if not own:
-            continue
-        length = min(len(curve.frames) for curve in own)
-        frames = own[0].frames[:length] / 1e6
-        returns = np.stack([curve.returns[:length] for curve in own])
+GRANULARITY_STYLES = {
+    "experiment-level X": Style("#999999", "X", 1.2),
+    "experiment-level G": Style("#333333", "v", 1.2),
+    "step-level": Style("#0072b2", "o"),
+    "episode-level": Style("#e69f00", "s"),
+    "intra-episodic": Style("#c7322b", "D", 2.0),
+}
+
+
+def read_curve(run: Run) -> Curve | None:
+    """None if the run has not been evaluated yet."""
+    frames, returns = column(run, "evaluations", "frames", "return")
+    good = ~np.isnan(returns)
+    if not good.any():
+        return None
+    points, place = np.unique(frames[good], return_inverse=True)
+    means = np.bincount(place, returns[good]) / np.bincount(place)
+    return Curve(run, points, means)
+
+
+def read_curves(runs: Sequence[Run]) -> list[Curve]:
+    """Of those runs that have been evaluated at least once, finished or not."""
+    return [curve for run in runs if (curve := read_curve(run)) is not None]
+
+
+def align(
+    curves: Sequence[Curve],
+) -> tuple[Float[np.ndarray, "T"], Float[np.ndarray, "N T"]]:
+    """Seeds on common frames, as far as the shortest goes; linear between evaluations."""
+    start = max(curve.frames[0] for curve in curves)
+    end = min(curve.frames[-1] for curve in curves)
+    shared = [one.frames[(one.frames >= start) & (one.frames <= end)] for one in curves]
+    frames = max(shared, key=len)
+    if not len(frames):
+        frames = np.array([max(start, end)])
+    rows = [np.interp(frames, curve.frames, curve.returns) for curve in curves]
+    return frames, np.stack(rows)
+
+
+def draw_line(axes: Axes, curves: Sequence[Curve], style: Style, unit: float) -> None:
+    """Mean over seeds, band from least to greatest, and each seed as a thin line."""
+    frames, returns = align(curves)
+    x = frames / unit
+    if len(curves) > 1:
         axes.fill_between(
-            frames, returns.min(axis=0), returns.max(axis=0), color=colour, alpha=0.12, lw=0
+            x,
+            returns.min(axis=0),
+            returns.max(axis=0),
+            color=style.colour,
+            alpha=0.13,
+            lw=0,
         )
-        for row in returns:
-            axes.plot(frames, row, color=colour, lw=0.4, alpha=0.6)
-        axes.plot(
-            frames,
-            returns.mean(axis=0),
-            color=colour,
-            lw=1.6,
-            marker=marker,
-            markersize=3.5,
-            markevery=max(1, length // 8),
-            label=f"{variant} ({len(own)} seeds)",
+        for curve in curves:
+            axes.plot(
+                curve.frames / unit, curve.returns, color=style.colour, lw=0.4, alpha=0.6
+            )
+    axes.plot(
+        x,
+        returns.mean(axis=0),
+        color=style.colour,
+        lw=style.width,
+        marker=style.marker,
+        markersize=3.5,
+        markevery=max(1, len(x) // 8),
+        label=curves[0].run.variant,
+        zorder=3,
+    )
+
+
+def draw_panel(
+    axes: Axes, lines: Mapping[str, Sequence[Run]], styles: Mapping[str, Style]
+) -> None:
+    """One game: a line for each label, in the style of that label."""
+    curves = {label: read_curves(runs) for label, runs in lines.items()}
+    last = max((one.frames[-1] for own in curves.values() for one in own), default=0.0)
+    unit, name = look.frame_unit(last)
+    for label, own in curves.items():
+        if own:
+            draw_line(axes, own, styles[label], unit)
+    look.tidy(axes)
+    if not last:
+        look.say_empty(axes)
+        return
+    axes.set_xlim(left=0)
+    axes.set_xlabel(name, fontsize=look.SMALL)
+
+
+def style_keys(styles: Mapping[str, Style], names: Mapping[str, str]) -> list[Line2D]:
+    """The legend's lines: one for each label in `names`, with the text to show."""
+    return [
+        Line2D(
+            [],
+            [],
+            color=styles[label].colour,
+            marker=styles[label].marker,
+            lw=styles[label].width,
+            markersize=4,
+            label=look.plain(text),
         )
-    axes.set_title(curves[0].game, fontsize=MEDIUM)
-    axes.set_xlabel("million frames", fontsize=SMALL)
-    axes.set_ylabel("return of the greedy policy", fontsize=SMALL)
-    tidy(axes)
+        for label, text in names.items()
+    ]
+
+
+def some_styles(labels: Sequence[str]) -> dict[str, Style]:
+    return {
+        label: Style(*look.LINES[i % len(look.LINES)]) for i, label in enumerate(labels)
+    }
+
+
+def draw_panels(
+    sections: Sequence[Sequence[Panel]],
+    styles: Mapping[str, Style],
+    *,
+    title: str,
+    names: Mapping[str, str],
+    notes: Sequence[str],
+    height: float = 1.75,
+) -> Figure:
+    """Panels in rows of at most four; each section begins a new row.
+
+    `names` are the legend's texts by the label of the line.
+    """
+    if max(map(len, sections)) == 1:  # one game: side by side
+        sections = [[panel for section in sections for panel in section]]
+    columns = min(COLUMNS, max(map(len, sections)))
+    rows = [
+        section[i : i + columns]
+        for section in sections
+        for i in range(0, len(section), columns)
+    ]
+    figure = look.compose(
+        height * len(rows), title=title, keys=style_keys(styles, names), notes=notes
+    )
+    grid = figure.subplots(len(rows), columns, squeeze=False)
+    for cells, row in zip(grid, rows, strict=True):
+        for axes, panel in zip(cells, row, strict=False):
+            draw_panel(axes, panel.lines, styles)
+            axes.set_title(look.plain(panel.title), fontsize=look.MEDIUM)
+        for axes in cells[len(row) :]:
+            axes.set_visible(False)
+        cells[0].set_ylabel("return", fontsize=look.SMALL)
+    return figure

@@ -50,8 +50,11 @@ def place_points(rows: Sequence[Row]) -> list[Point]:
     ]
 
 
-def draw_granularities(rows: Sequence[Row]) -> Figure:
-    """Figure 1: when the agent explores, and where that lies on the characteristic plot."""
+def draw_granularities(rows: Sequence[Row], episode: int) -> Figure:
+    """Figure 1: when the agent explores, and where that lies on the characteristic plot.
+
+    `episode` is the length of a typical one.
+    """
     figure = look.new_figure(10.0, 3.6)
     left, right = figure.subplots(1, 2, width_ratios=[1.55, 1.0])
     figure.subplots_adjust(left=0.035, right=0.985, top=0.91, bottom=0.13, wspace=0.14)
@@ -66,7 +69,6 @@ def draw_granularities(rows: Sequence[Row]) -> Figure:
         letter.set(size=look.LARGE, weight="bold")
     left.set_xlabel("steps; black lines are episode boundaries", size=look.SMALL)
     look.mode_legend(left, loc="lower right", bbox_to_anchor=(1.0, 0.99), borderpad=0)
-    episode = int(np.diff(np.flatnonzero(rows[0].trace.is_first))[0])
     draw_characteristics(right, place_points(rows), episode)
     return figure
 
@@ -79,7 +81,8 @@ def draw_characteristics(axes: Axes, points: Sequence[Point], episode: int) -> N
     """
     lengths = np.geomspace(1.25, episode / 1.25, 200)
     axes.fill_between(lengths, 0.02, lengths / (lengths + 1), color=look.YELLOW, lw=0)
-    axes.text(11, 0.42, "intra-episodic", size=look.MEDIUM, style="italic", ha="center")
+    middle = float(np.sqrt(episode))
+    axes.text(middle, 0.42, "intra-episodic", size=look.MEDIUM, style="italic", ha="center")
     for x, text in ((1, "step-level"), (episode, "episode-level")):
         axes.axvline(x, color=look.GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
         axes.text(x, 1.09, text, size=look.SMALL, color=look.GREY, ha="center")

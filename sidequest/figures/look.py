@@ -4,9 +4,12 @@ Blue exploits, magenta explores. The two differ in lightness too, and explore is
 the taller bar, so that no reader depends on the hue.
 """
 
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
@@ -18,18 +21,93 @@ MAGENTA = "#c2127b"
 YELLOW = "#fdf0b5"
 INK = "#222222"
 GREY = "#8a8a8a"
+FAINT = "#d0d0d0"
+NOTE = "#666666"
 GOLD = "#e0a100"
 
 TO_EXPLORE: dict = {"marker": "^", "linestyle": "", "color": MAGENTA, "markersize": 4.5}
 TO_EXPLOIT: dict = {"marker": "v", "linestyle": "", "color": BLUE, "markersize": 4.5}
 
 LARGE, MEDIUM, SMALL = 10.0, 8.0, 7.0  # font sizes in points
+WIDTH = 8.0  # inches, of a study's figure; small letters are 11 pixels high at 900 across
+
+# Told apart by lightness and by the marker as well as by the hue (Okabe and Ito 2008).
+LINES = (
+    ("#0072b2", "o"),
+    ("#d55e00", "s"),
+    ("#009e73", "^"),
+    ("#cc79a7", "D"),
+    ("#56b4e9", "v"),
+    ("#e69f00", "P"),
+    ("#333333", "X"),
+    ("#999933", "*"),
+)
 SUFFIXES = (".png", ".svg")
 
 
 def new_figure(width: float, height: float, dpi: int = 200) -> Figure:
     """An empty figure, in inches; it belongs to no window and no global state."""
     return Figure(figsize=(width, height), dpi=dpi, facecolor="white")
+
+
+def compose(
+    height: float,
+    *,
+    title: str = "",
+    keys: Sequence[Artist] = (),
+    notes: Sequence[str] = (),
+    width: float = WIDTH,
+) -> Figure:
+    """A figure with room for panels of a height; title above, legend and notes below.
+
+    Notes are small and grey: what is missing, and how to read what is there.
+    """
+    letters = int(width * 72 / (0.5 * SMALL)) - 4
+    lines = [
+        line
+        for note in notes
+        for line in textwrap.wrap(plain(note), letters, break_on_hyphens=False)
+    ]
+    longest = max((len(str(key.get_label())) for key in keys), default=1)
+    columns = max(1, min(len(keys), int(width / (0.45 + 0.054 * longest))))
+    rows = -(-len(keys) // columns)
+    note_height = 0.125 * len(lines) + 0.06 * bool(lines)
+    key_height = 0.155 * rows + 0.1 * bool(rows)
+    above = 0.3 if title else 0.04
+    tall = above + height + key_height + note_height
+    figure = new_figure(width, tall)
+    bottom = (key_height + note_height) / tall
+    rectangle = (0.0, bottom, 1.0, 1.0 - bottom - above / tall)
+    figure.set_layout_engine("constrained", rect=rectangle)
+    if title:
+        place = {"x": 0.01, "y": 1 - 0.07 / tall, "va": "top", "weight": "bold"}
+        figure.text(s=plain(title), size=LARGE, color=INK, **place)
+    if lines:
+        place = {"x": 0.01, "y": 0.03 / tall, "va": "bottom", "linespacing": 1.25}
+        figure.text(s="\n".join(lines), size=SMALL - 0.5, color=NOTE, **place)
+    if keys:
+        figure.legend(
+            handles=list(keys),
+            loc="lower center",
+            bbox_to_anchor=(0.5, note_height / tall),
+            ncols=columns,
+            fontsize=SMALL,
+            frameon=False,
+            borderaxespad=0.2,
+            handlelength=2.2,
+            columnspacing=1.5,
+        )
+    return figure
+
+
+def plain(text: str) -> str:
+    """Text as it stands: a dollar sign starts no formula."""
+    return text.replace("$", r"\$")
+
+
+def frame_unit(frames: float) -> tuple[float, str]:
+    """What to divide an axis of frames by, and what to call it."""
+    return (1e6, "million frames") if frames >= 2e6 else (1e3, "thousand frames")
 
 
 def save(figure: Figure, path: Path) -> Path:
@@ -40,6 +118,7 @@ def save(figure: Figure, path: Path) -> Path:
     metadata = {"Date": None} if path.suffix == ".svg" else None
     with matplotlib.rc_context({"svg.hashsalt": "sidequest"}):
         figure.savefig(path, metadata=metadata)
+    figure.set_layout_engine("none")  # the layout is found; a second format need not search
     return path
 
 
@@ -55,6 +134,13 @@ def tidy(axes: Axes, *, sides: tuple[str, ...] = ("left", "bottom")) -> None:
         left="left" in sides,
         bottom="bottom" in sides,
     )
+
+
+def say_empty(axes: Axes) -> None:
+    """A panel that has a place in the grid, but no runs."""
+    axes.set(xticks=[], yticks=[])
+    place = {"x": 0.5, "y": 0.5, "ha": "center", "transform": axes.transAxes}
+    axes.text(s="no runs", size=SMALL, color=NOTE, **place)
 
 
 def mode_legend(on: Axes | Figure, *, switches: bool = False, **placement) -> Legend:

@@ -66,7 +66,7 @@ def test_b_has_both_kinds_of_episodes_and_none_is_mixed(rows):
 
 
 def test_figure_1_draws_every_row_and_every_point(rows, points):
-    left, right = draw_granularities(list(rows.values())).axes
+    left, right = draw_granularities(list(rows.values()), scenes.FIGURE_1.episode).axes
     assert [label.get_text() for label in left.get_yticklabels()] == list("ABCDEFG")
     dots = {(x, y) for line in right.lines for x, y in zip(*line.get_data(), strict=True)}
     assert {(point.median, point.p) for point in points.values()} <= dots

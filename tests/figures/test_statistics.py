@@ -1,0 +1,114 @@
+"""Statistics against SciPy, and by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from sidequest.figures.statistics import (
+    band,
+    bootstrap,
+    final_performance,
+    improvement,
+    interquartile_mean,
+    iqm_of_runs,
+    mean_over_games,
+    median_over_games,
+    resample,
+)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+def test_final_performance_is_the_last_tenth_and_one_evaluation_at_least():
+    assert final_performance(np.arange(20.0)) == 18.5
+    assert final_performance(np.arange(11.0)) == 9.5  # a tenth of 11, rounded up, is 2
+    assert final_performance(np.array([1.0, 4.0])) == 4.0
+    assert math.isnan(final_performance(np.array([])))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 8, 30])
+def test_the_interquartile_mean_is_scipys_trimmed_mean(rng, n):
+    scores = rng.normal(size=(3, n))
+    ours = interquartile_mean(scores)
+    np.testing.assert_allclose(ours, scipy.stats.trim_mean(scores, 0.25, axis=1))
+
+
+def test_the_interquartile_mean_by_hand():
+    assert interquartile_mean(np.array([9.0, 1.0, 2.0, 100.0])) == 5.5
+
+
+def test_games_count_alike_however_many_seeds_they_have():
+    strata = [np.array([1.0, 1.0, 1.0, 1.0]), np.array([3.0]), np.array([8.0])]
+    assert mean_over_games(strata) == 4.0
+    assert median_over_games(strata) == 3.0
+    assert iqm_of_runs(strata) == 1.5  # 1 1 1 1 3 8 without the ends is 1 1 1 3
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_probability_of_improvement_is_scipys_u(rng, ties):
+    x, y = rng.normal(0.4, size=6), rng.normal(size=5)
+    if ties:
+        x, y = np.round(x), np.round(y)
+    u = scipy.stats.mannwhitneyu(x, y).statistic
+    assert improvement([x], [y]) == pytest.approx(u / 30)
+
+
+def test_the_probability_of_improvement_by_hand():
+    x = [np.array([1.0, 2.0]), np.array([5.0])]
+    y = [np.array([2.0, 0.0]), np.array([6.0])]
+    # Pairs of the first game: 1>2 no, 1>0 yes, 2=2 half, 2>0 yes: 2.5 of 4; second: 0.
+    assert improvement(x, y) == 0.5 * (2.5 / 4)
+    assert improvement(x, y) + improvement(y, x) == 1.0
+
+
+def test_the_bootstrap_agrees_with_scipys_percentile_interval(rng):
+    scores = rng.exponential(size=25)
+    ours = bootstrap(rng, mean_over_games, [scores], resamples=20_000)
+    theirs = scipy.stats.bootstrap(
+        (scores,), np.mean, method="percentile", n_resamples=20_000, rng=3
+    ).confidence_interval
+    assert ours.value == pytest.approx(scores.mean())
+    assert ours.low == pytest.approx(theirs.low, abs=0.02)
+    assert ours.high == pytest.approx(theirs.high, abs=0.02)
+
+
+def test_resamples_are_stratified(rng):
+    strata = [np.array([1.0, 2.0]), np.array([10.0, 20.0, 30.0])]
+    first, second = resample(rng, strata, 500)
+    assert first.shape == (500, 2) and second.shape == (500, 3)
+    assert set(np.unique(first)) == {1.0, 2.0}
+    assert set(np.unique(second)) == {10.0, 20.0, 30.0}
+
+
+def test_a_seed_keeps_its_whole_curve(rng):
+    curves = np.stack([np.arange(5.0), 100 + np.arange(5.0)], axis=-1)  # [T, seeds]
+    (drawn,) = resample(rng, [curves], 50)
+    assert drawn.shape == (5, 50, 2)
+    np.testing.assert_array_equal(np.diff(drawn, axis=0), 1.0)
+
+
+def test_with_one_seed_there_is_no_interval(rng):
+    interval = bootstrap(rng, mean_over_games, [np.array([2.0]), np.array([4.0])])
+    assert interval.value == 3.0
+    assert math.isnan(interval.low) and math.isnan(interval.high)
+
+
+def test_the_same_generator_gives_the_same_interval():
+    strata = [np.arange(6.0)]
+    one, two = (bootstrap(np.random.default_rng(1), iqm_of_runs, strata) for _ in "ab")
+    assert one == two and one.low < one.value < one.high
+
+
+def test_bands_cover_the_truth_about_as_often_as_they_say(rng):
+    """95% of 300 intervals of 40 normal scores; percentile intervals are a bit short."""
+    hits = 0
+    for _ in range(300):
+        scores = rng.normal(size=40)
+        low, high = band(rng, mean_over_games, [scores], resamples=400)
+        hits += low <= 0 <= high
+    assert 0.90 < hits / 300 < 0.985
