@@ -1,0 +1,309 @@
+"""Each claim on made-up records whose verdict is known: all three states of every claim."""
+
+import numpy as np
+import pytest
+
+from sidequest.figures.cells import final_score, judged_cells, match, varying_settings
+from sidequest.figures.claims import CLAIMS, judge_all
+from sidequest.figures.measures import (
+    exploit_periods,
+    preferred_steps,
+    shifted,
+    switches,
+    unevenness,
+)
+from sidequest.figures.partners import blind_partner, counting_partner, greedy_start_partner
+from sidequest.figures.rules_amounts import at_least
+from sidequest.switching.variants import parse
+from tests.figures.fakes import Fake, make_records
+
+BY_NAME = {claim.name: claim for claim in CLAIMS}
+HIGH, LOW = (10.0, 11.0, 12.0), (1.0, 2.0, 3.0)
+GAMES = ("a", "b")
+BASELINES = (
+    "experiment-level-X",
+    "experiment-level-G",
+    "step-level-0.01",
+    "episode-level-*",
+)
+
+
+def everywhere(variant, scores=(1.0, 2.0), **rest):
+    return [Fake(variant, game, scores, **rest) for game in GAMES]
+
+
+def granularities(mode, intra, base):
+    cells = everywhere(f"{mode}-intra(10,informed,p*,X)", intra)
+    for baseline in BASELINES:
+        cells += everywhere(f"{mode}-{baseline}", base)
+    return cells
+
+
+def pair(first, second, high=HIGH, low=LOW, **rest):
+    return everywhere(first, high, **rest) + everywhere(second, low, **rest)
+
+
+def watkins(on, off):
+    variant = "XI-intra(10,informed,p*,X)"
+    return everywhere(variant, on) + everywhere(
+        variant, off, settings={"learning.watkins": False}
+    )
+
+
+def soft(xs, xu):
+    """Three settings on two games, each with its scores."""
+    settings = ("step-level-0.01", "episode-level-*", "intra(10,informed,p*,X)")
+    cells = []
+    for setting, soft_score, uniform_score in zip(settings, xs, xu, strict=True):
+        cells += everywhere(f"XS-{setting}", soft_score)
+        cells += everywhere(f"XU-{setting}", uniform_score)
+    return cells
+
+
+def same_amount(step):
+    """Four variants that explore as much: six pairs a game; `step` lies between scores."""
+    names = (
+        "(10,blind,100,G)",
+        "(10,blind,0.01,G)",
+        "(10,informed,0.01,G)",
+        "(1,blind,10,G)",
+    )
+    cells = []
+    for place, name in enumerate(names):
+        base = np.arange(3) + place * step
+        cells += everywhere(f"XU-intra{name}", tuple(float(one) for one in base))
+    return cells
+
+
+BLIND, INFORMED = "XU-intra(10,blind,100,G)", "XU-intra(10,informed,0.01,G)"
+COIN, COUNTER = "XU-intra(10,blind,p*,X)", "XU-intra(10,blind,n*,X)"
+START_X, START_G = "XU-intra(=,blind,n*,X)", "XU-intra(=,blind,n*,G)"
+EVEN = "G" + ("X" + "G" * 9) * 5
+UNEVEN = "G" + "X" + "G" * 2 + "X" + "G" * 25 + "X" + "GG" + "X" + "G" * 16 + "X" + "G" * 2
+LONG = {10: 0.05, 100: 0.05, 1_000: 0.2, 10_000: 0.7}
+SHORT = {10: 0.7, 100: 0.2, 1_000: 0.05, 10_000: 0.05}
+UNIFORM = dict.fromkeys(LONG, 0.25)
+
+# claim: (records that support it, records that do not, records that do not suffice)
+CASES = {
+    "granularity-XU": (
+        granularities("XU", HIGH, LOW),
+        granularities("XU", LOW, LOW),
+        granularities("XU", HIGH, LOW)[:-1],  # one baseline has one game only
+    ),
+    "granularity-XI": (
+        granularities("XI", HIGH, LOW),
+        granularities("XI", LOW, HIGH),
+        granularities("XU", HIGH, LOW),  # another explore mode
+    ),
+    "some-variant": (
+        granularities("XU", LOW, LOW) + everywhere("XU-intra(1,blind,100,G)", HIGH),
+        granularities("XU", (3.0, 99.0), LOW),  # the worst seed only equals the best there
+        granularities("XU", HIGH, LOW)[:-2],  # three baselines
+    ),
+    "informed-scores": (
+        pair(INFORMED, BLIND),
+        pair(BLIND, INFORMED),
+        pair(INFORMED, "XU-intra(10,blind,1000,G)"),  # another rate
+    ),
+    "starting-mode": (
+        [Fake(START_X, "a", HIGH), Fake(START_G, "a", LOW)]
+        + [Fake(START_X, "b", LOW), Fake(START_G, "b", HIGH)],
+        pair(START_X, START_G),  # the same everywhere
+        [Fake(START_X, "a", HIGH), Fake(START_G, "a", LOW)],
+    ),
+    "coin-scores": (pair(COIN, COUNTER), pair(COUNTER, COIN), pair(COIN, COUNTER)[:-1]),
+    "off-policy": (
+        watkins(LOW, HIGH),
+        watkins(HIGH, LOW),
+        watkins((1.0, 4.0), (2.0, 3.0)),  # an interval from 0 to 1
+    ),
+    "soft-similar": (
+        soft([(1.0,) * 4] * 3, [(1.0,) * 4] * 3),
+        soft([HIGH] * 3, [LOW] * 3),
+        soft([(1.0, 4.0)] * 3, [(2.0, 3.0)] * 3)[:4],
+    ),
+    "soft-flatter": (
+        soft([(1.0, 1.0)] * 3, [(0.0, 0.0), (5.0, 5.0), (9.0, 9.0)]),
+        soft([(0.0, 0.0), (5.0, 5.0), (9.0, 9.0)], [(1.0, 1.0)] * 3),
+        soft([LOW] * 3, [HIGH] * 3)[:8],  # two settings
+    ),
+    "mismatch": (
+        everywhere("XI-intra(10,informed:mismatch,p*,X)", HIGH)
+        + pair("XI-intra(10,informed,p*,X)", "XI-intra(10,informed:variance,p*,X)", LOW),
+        everywhere("XI-intra(10,informed:mismatch,p*,X)", (5.0, 6.0))
+        + pair("XI-intra(10,informed,p*,X)", "XI-intra(10,informed:variance,p*,X)"),
+        pair("XI-intra(10,informed:mismatch,p*,X)", "XI-intra(10,informed,p*,X)"),
+    ),
+    "amount": (same_amount(3.0), same_amount(0.0), same_amount(3.0)[:4]),
+    "adaptation": (
+        everywhere(COUNTER, p=(0.5, 0.2), arms=LONG),
+        everywhere(COUNTER, p=(0.5, 0.2), arms=UNIFORM),  # only episodes got longer
+        everywhere(COUNTER, (1.0,), p=(0.5, 0.2), arms=LONG),  # one seed
+    ),
+    "counting-bandit": (
+        everywhere(COUNTER, p=(0.5, 0.2), arms=LONG),
+        everywhere(COUNTER, p=(0.5, 0.2), arms=SHORT),
+        everywhere(COIN, p=(0.5, 0.2), arms={0.1: 0.2, 0.01: 0.8}),
+    ),
+    "little": (
+        pair(BLIND, INFORMED, HIGH, LOW) + everywhere(COUNTER, LOW, p=(0.5, 0.5)),
+        pair(BLIND, INFORMED, LOW, LOW) + everywhere(COUNTER, HIGH, p=(0.5, 0.5)),
+        everywhere(COUNTER, HIGH, p=(0.5, 0.5)),  # nothing explores little
+    ),
+    "symmetric": (
+        everywhere(START_G, p=(0.5, 0.45)),
+        everywhere(START_G, p=(0.5, 0.2)),
+        everywhere(BLIND, p=(0.5, 0.5)),
+    ),
+    "uneven": (
+        everywhere(INFORMED, modes=UNEVEN) + everywhere(BLIND, modes=EVEN),
+        everywhere(INFORMED, modes=EVEN) + everywhere(BLIND, modes=EVEN),
+        # It explores far more: not the same amount.
+        everywhere(INFORMED, modes="G" + "XXXXXXXXXG" * 5) + everywhere(BLIND, modes=EVEN),
+    ),
+    "start-bandit": (
+        everywhere(START_G, arms=LONG) + everywhere(START_X, arms=SHORT),
+        everywhere(START_G, arms=SHORT) + everywhere(START_X, arms=LONG),
+        everywhere(START_G, arms=LONG),
+    ),
+    "coin-diversity": (
+        everywhere(COIN, p=(0.3, 0.3), wobble=0.2) + everywhere(COUNTER, p=(0.3, 0.3)),
+        everywhere(COIN, p=(0.3, 0.3)) + everywhere(COUNTER, p=(0.3, 0.3), wobble=0.2),
+        everywhere(COIN, p=(0.3, 0.3), wobble=0.2),
+    ),
+    "homeostasis": (
+        everywhere(INFORMED, ratio=1.09),
+        everywhere(INFORMED, ratio=1.11),
+        everywhere("XU-intra(10,informed,0.0001,G)"),  # 18 switches
+    ),
+}
+STATES = ("supported", "not supported", "not enough data")
+
+
+def test_every_claim_has_its_cases():
+    assert set(CASES) == set(BY_NAME)
+    assert len(BY_NAME) == len(CLAIMS)
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("name", CASES)
+def test_a_claim_has_the_verdict_that_the_records_ask_for(tmp_path, name, state):
+    records = make_records(tmp_path, *CASES[name][STATES.index(state)])
+    verdict = BY_NAME[name].judge(records)
+    assert verdict.state == state, verdict
+    assert verdict.sentence.endswith(".")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_runs_that_are_not_finished_support_nothing(tmp_path, name):
+    fakes = [fake._replace(finished=False) for fake in CASES[name][0]]
+    assert BY_NAME[name].judge(make_records(tmp_path, *fakes)).state == "not enough data"
+
+
+def test_unequal_budgets_and_settings_are_not_compared(tmp_path):
+    claim = BY_NAME["informed-scores"]
+    fakes = CASES["informed-scores"][0]
+    longer = [fake._replace(frames=2_000) for fake in fakes[:2]]
+    assert claim.judge(make_records(tmp_path / "a", *longer, *fakes[2:])).state == STATES[2]
+    other = [fake._replace(settings={"replay.ratio": 2}) for fake in fakes[:2]]
+    assert claim.judge(make_records(tmp_path / "b", *other, *fakes[2:])).state == STATES[2]
+    both = [fake._replace(settings={"replay.ratio": 2}) for fake in fakes]
+    assert claim.judge(make_records(tmp_path / "c", *both)).state == STATES[0]
+
+
+def test_one_game_is_named_and_is_not_an_aggregate(tmp_path):
+    records = make_records(tmp_path, *CASES["coin-scores"][0][::2])
+    verdict = BY_NAME["coin-scores"].judge(records)
+    assert verdict.state == "not enough data"
+    assert verdict.sentence.startswith("Only a has")
+
+
+def test_the_sentence_says_when_the_data_point_the_other_way(tmp_path):
+    records = make_records(tmp_path, *CASES["coin-scores"][1])
+    verdict = BY_NAME["coin-scores"].judge(records)
+    assert "point the other way" in verdict.sentence
+    assert "on a and b" in verdict.sentence
+    assert "0.00 (95% interval 0.00 to 0.00)" in verdict.sentence
+
+
+@pytest.mark.parametrize("name", ["granularity-XU", "coin-scores"])
+def test_a_lead_within_the_interval_is_no_support(tmp_path, name):
+    ahead, behind = (2.0, 5.0, 6.0), (1.0, 3.0, 5.5)  # 6 of 9 pairs: 0.67
+    fakes = [
+        fake._replace(scores=ahead if fake.scores == HIGH else behind)
+        for fake in CASES[name][0]
+    ]
+    verdict = BY_NAME[name].judge(make_records(tmp_path, *fakes))
+    assert verdict.state == "not supported"
+    assert verdict.numbers[0][1].startswith("0.67 (95% interval 0.")
+    assert "other way" not in verdict.sentence
+
+
+def test_no_runs_at_all(tmp_path):
+    judged = judge_all(make_records(tmp_path))
+    assert {verdict.state for _, verdict in judged} == {"not enough data"}
+
+
+def test_a_name_that_nobody_knows_does_not_disturb(tmp_path):
+    fakes = [*CASES["coin-scores"][0], *everywhere("XQ-of-the-future")]
+    assert BY_NAME["coin-scores"].judge(make_records(tmp_path, *fakes)).state == STATES[0]
+
+
+@pytest.mark.parametrize(
+    "partner, first, second",
+    [
+        (blind_partner, "XU-intra(10,informed,0.01,G)", "XU-intra(10,blind,100,G)"),
+        (blind_partner, "XU-intra(10,informed,p*,G)", None),
+        (blind_partner, "XU-intra(10,informed:variance,0.01,G)", None),
+        (counting_partner, "XI-intra(10,blind,p*,X)", "XI-intra(10,blind,n*,X)"),
+        (counting_partner, "XI-intra(10,blind,0.001,X)", "XI-intra(10,blind,1000,X)"),
+        (counting_partner, "XU-step-level-0.01", None),
+        (greedy_start_partner, "XU-intra(=,blind,n*,X)", "XU-intra(=,blind,n*,G)"),
+        (greedy_start_partner, "XU-intra(=,blind,n*,G)", None),
+        (greedy_start_partner, "XU-intra(10,informed,p*,X)", None),
+    ],
+)
+def test_partners(partner, first, second):
+    assert partner(parse(first)) == (parse(second) if second else None)
+
+
+def test_measures_by_hand(tmp_path):
+    fake = Fake(START_G, modes="GGXGGXGGGGXX", arms=LONG, settings={"x": 1})
+    (cell,) = judged_cells(make_records(tmp_path, fake).runs, "episodes")
+    run = cell.runs[1]
+    assert final_score(run) == 2.0
+    assert exploit_periods(run) == [2, 4] * 10
+    assert unevenness(run) == pytest.approx(1 / 3)
+    assert preferred_steps(run) == pytest.approx(0.05 * 1 + 0.05 * 2 + 0.2 * 3 + 0.7 * 4)
+    assert shifted(run) == pytest.approx(0.45)
+    assert cell.label == START_G, "a setting that all runs share is not part of a name"
+
+
+def test_switches_are_counted_over_the_second_half(tmp_path):
+    fake = Fake(INFORMED, scores=(1.0,), p=(0.2, 0.2), ratio=1.5)
+    (run,) = make_records(tmp_path, fake).runs
+    # 10 episodes of 10,000 steps, 8,000 of them exploit, at 0.01
+    made, asked = switches([run])[0.01]
+    assert (made, asked) == pytest.approx((1_200, 800))
+
+
+def test_settings_are_named_where_runs_of_a_game_differ(tmp_path):
+    fakes = [
+        Fake(COIN, "a", settings={"x": 1}),
+        Fake(COIN, "b", settings={"x": 2}),
+        Fake(COIN, "b", settings={"x": 2, "learning.watkins": True}),
+    ]
+    records = make_records(tmp_path, *fakes)
+    assert varying_settings(records.runs) == {"learning.watkins"}
+    cells = judged_cells(records.runs)
+    assert [cell.label for cell in cells] == [COIN, COIN, f"{COIN} [learning.watkins=true]"]
+    assert not match(cells, counting_partner)
+
+
+@pytest.mark.parametrize(
+    "hits, trials, chance, answer",
+    [(0, 5, 0.3, 1.0), (2, 2, 0.5, 0.25), (1, 3, 0.1, 0.271)],
+)
+def test_binomial_tail(hits, trials, chance, answer):
+    assert at_least(hits, trials, chance) == pytest.approx(answer)

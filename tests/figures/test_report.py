@@ -1,0 +1,236 @@
+"""The report as text: it says what it must, and nothing in it can break out."""
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from sidequest.figures import report, report_episodes
+from sidequest.figures.claims import CLAIMS
+from sidequest.figures.markup import Html, Number, embed_json, table, tag
+from sidequest.figures.reading import read_records
+from sidequest.runs.records import Recorder
+from tests.figures import pages
+from tests.figures.fakes import Fake, make_records
+
+EVENTS = re.compile(r"^on", re.IGNORECASE)
+
+
+class Page(HTMLParser):
+    """Elements, attributes and texts of a page, as a browser would see them."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self.scripts: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, *pair) for pair in attrs]
+
+    def handle_data(self, data):
+        (self.scripts if self.tags[-1:] == ["script"] else self.words).append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return pages.make_study(tmp_path_factory.mktemp("study"))
+
+
+@pytest.fixture(scope="module")
+def source(study):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "GALLERY", pages.GALLERY)
+        path = report.write_report(study)
+    assert path == study / "report.html"
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(source):
+    return Page(source)
+
+
+def test_what_was_run_is_said(page):
+    for words in (
+        "6 variants on 2 games; 12 of 15 runs finished",
+        "1,000 frames a run",
+        "sidequest study <pages>",
+        "3 runs not finished",
+        "no memory <left>",
+        "not started",
+        "going, or cut short",
+        pages.TITLE,
+    ):
+        assert words in page.text
+
+
+def test_every_claim_is_there_with_rule_and_verdict(page):
+    for claim in CLAIMS:
+        assert claim.sentence in page.text
+        assert claim.rule in page.text
+    states = [value for _, name, value in page.attributes if name == "data-state"]
+    assert len(states) == len(CLAIMS)
+    assert {"supported", "not enough data"} <= set(states)
+
+
+def test_figures_are_inside_with_what_to_look_for(page):
+    (address,) = [
+        value for tag, name, value in page.attributes if (tag, name) == ("img", "src")
+    ]
+    kind, _, content = (address or "").partition(";base64,")
+    assert kind in ("data:image/png", "data:image/svg+xml")
+    assert base64.b64decode(content)[:4] in (b"\x89PNG", b"<?xm")
+    assert "Look for. The line." in page.text
+    assert "These runs. It rises." in page.text
+    assert "Needs XI runs." in page.text
+
+
+def test_scores_are_final_performances(source):
+    row = re.search(
+        r"<tr><th scope=\"row\">XU-intra\(10,<wbr>informed,<wbr>0.01,<wbr>G\)</th>.*?</tr>",
+        source,
+    )
+    assert row
+    values = re.findall(r'data-value="([^"]*)"', row.group())
+    assert values[:3] == ["54.5", "9.0", "100.0"]  # mean, least, greatest
+
+
+def test_nothing_in_a_name_can_break_out(page):
+    assert page.tags.count("script") == 2
+    assert page.tags.count("img") == 1
+    assert not [one for one in page.attributes if EVENTS.match(one[1])]
+    assert pages.HOSTILE in page.text
+
+
+def test_the_page_loads_nothing_and_runs_only_its_own_script(source):
+    addresses = re.findall(r'(?:src|href)="([^"]*)"', source)
+    assert all(one.startswith(("data:", "#")) for one in addresses)
+    script = re.search(r"<script>(.*?)</script>", source, re.DOTALL)
+    assert script
+    digest = base64.b64encode(hashlib.sha256(script.group(1).encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in source
+    assert len(source) < 10_000_000
+
+
+def test_episodes_are_embedded_as_they_were(page):
+    cells = json.loads(page.scripts[0])
+    names = [(cell["variant"], cell["game"]) for cell in cells]
+    assert (pages.HOSTILE, "a") in names
+    assert not [name for name in names if name[0] == "XU-episode-level-*"]
+    (cell,) = [one for one in cells if one["variant"] == "XU-intra(10,informed,0.01,G)"]
+    assert len(cell["episodes"]) == report_episodes.MOST_EPISODES
+    assert {one["seed"] for one in cell["episodes"]} == {0, 1}
+    frames = [one["frames"] for one in cell["episodes"]]
+    assert frames == sorted(frames)
+    for one in cell["episodes"]:
+        assert one["periods"] == [4, 4, 3, 2, 1]  # GGGG XXXX GGG XX G
+    starts_with_x = next(
+        one for one in cells if one["variant"] == "XU-intra(10,blind,p*,X)"
+    )
+    assert starts_with_x["episodes"][0]["periods"] == [0, 2, 2]
+
+
+def test_the_same_records_give_the_same_page(study, tmp_path):
+    records = read_records(study)
+    first, second = (report.make_page(records, tmp_path, drawn="now") for _ in range(2))
+    assert first == second
+
+
+def test_pictures_that_are_there_are_not_drawn_again(study, tmp_path, monkeypatch):
+    def fail(_):
+        raise AssertionError("drawn again")
+
+    monkeypatch.setattr(report, "GALLERY", [pages.GALLERY[0]._replace(draw=fail)])
+    (tmp_path / "line.png").write_bytes(b"small")
+    (tmp_path / "line.svg").write_bytes(b"much larger")
+    text = report.write_report(study, tmp_path).read_text()
+    assert f"data:image/png;base64,{base64.b64encode(b'small').decode()}" in text
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_study_with_nothing_in_it_yet(tmp_path, planned):
+    if planned:
+        make_records(tmp_path / "other", Fake("XU-step-level-0.01"))
+        (tmp_path / "study.json").write_text((tmp_path / "other/study.json").read_text())
+        folder = tmp_path
+        for run in (tmp_path / "other").rglob("run.json"):
+            run.unlink()
+    else:
+        folder = tmp_path
+    page = Page(report.write_report(folder).read_text())
+    assert "No run has been started yet." in page.text
+    assert ("2 runs planned." in page.text) == planned
+    assert "No whole episode has been recorded yet." in page.text
+    states = {value for _, name, value in page.attributes if name == "data-state"}
+    assert states == {"not enough data"}
+
+
+def test_a_run_that_has_only_begun(tmp_path):
+    Recorder(
+        tmp_path / "run", {"variant": "XU-step-level-0.01", "game": "a", "seed": 0}
+    ).close()
+    page = Page(report.write_report(tmp_path).read_text())
+    assert "1 variant on 1 game; 0 of 1 run finished." in page.text
+
+
+def test_episodes_make_room_for_each_other(study, monkeypatch):
+    records = read_records(study)
+    whole = report_episodes.read_episodes(records)
+    size = len(json.dumps(whole))
+    monkeypatch.setattr(report_episodes, "ROOM", size // 2)
+    fewer = report_episodes.read_episodes(records)
+    assert len(json.dumps(fewer)) <= size // 2
+    assert [cell["variant"] for cell in fewer] == [cell["variant"] for cell in whole]
+
+
+def test_a_long_signal_keeps_its_peaks():
+    signal = [0.0] * 1_000 + [None] * 1_000
+    signal[777] = 5.0
+    thin = report_episodes.thin(signal)
+    assert thin["stride"] == 5
+    assert len(thin["values"]) == report_episodes.MOST_POINTS
+    assert thin["values"][777 // 5] == 5.0
+    assert thin["values"][200:] == [None] * 200
+
+
+@pytest.mark.parametrize("number, most", [(3, 5), (5, 5), (100, 15), (16, 15)])
+def test_spread_is_even_and_keeps_both_ends(number, most):
+    chosen = report_episodes.spread(range(number), most)
+    assert len(chosen) == len(set(chosen)) == min(number, most)
+    assert chosen[0] == 0 and chosen[-1] == number - 1
+
+
+def test_markup_escapes_what_is_not_markup():
+    assert tag("p", "a < b", Html("<i>c</i>"), title='"', class_="x", hidden=False) == (
+        '<p title="&quot;" class="x">a &lt; b<i>c</i></p>'
+    )
+    assert tag("input", data_table="t", disabled=True) == '<input data-table="t" disabled>'
+
+
+def test_embedded_json_is_the_same_json():
+    content = {"</script>": ["<!--", "&", "\u2028", "é", None, 0.5]}
+    text = embed_json(content)
+    assert not set("<>&") & set(text)
+    assert json.loads(text) == content
+
+
+def test_a_table_marks_its_numbers():
+    html = table(
+        ("name", "size"),
+        [("a", Number(1.5, "1.50")), ("b", Number(None, "–"))],
+        caption="c",
+    )
+    assert '<th scope="col" class="number">size</th>' in html
+    assert '<td class="number" data-value="1.5">1.50</td>' in html
+    assert '<td class="number" data-value="">–</td>' in html
