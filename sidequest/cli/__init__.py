@@ -2,7 +2,8 @@
 
 A subcommand is a function: its arguments are the options, its docstring is the help, and
 what it returns, if anything, is the exit code. Faults in what the user typed go to
-standard error as one message and exit with 2.
+standard error as one message and exit with 2; those that end a run before its time exit
+with the other codes of `sidequest.runs.faults`.
 """
 
 import os
@@ -10,9 +11,13 @@ import sys
 from importlib import import_module
 from typing import NoReturn
 
+from sidequest.runs.faults import Exit, RunFault
+
 COMMANDS = {
+    "study": "runs a whole study of the paper's variants, and writes its report",
     "train": "trains agents on a game and leaves records",
     "evaluate": "plays greedy episodes with a run's parameters",
+    "watch": "films one episode of a run's agent",
     "games": "lists the games",
     "explain": "says in plain English what a variant does, and shows it",
     "figures": "draws figures",
@@ -48,6 +53,8 @@ def main(arguments: list[str] | None = None) -> None:
         # Whoever read the output, such as `head`, has enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except RunFault as fault:
+        fail(str(fault), fault.exit)
     except ValueError as error:
         # Faults that the user can mend; any other ValueError is a bug and shows itself.
         if type(error).__name__ not in USER_FAULTS:
@@ -71,9 +78,9 @@ USER_FAULTS = (
 )
 
 
-def fail(message: str) -> NoReturn:
+def fail(message: str, code: Exit = Exit.BAD_INPUT) -> NoReturn:
     print(message, file=sys.stderr)
-    sys.exit(2)
+    sys.exit(int(code))
 
 
 def overview() -> str:

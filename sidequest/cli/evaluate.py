@@ -1,4 +1,4 @@
-"""`sidequest evaluate`: plays greedy episodes with the parameters of a finished run."""
+"""`sidequest evaluate`: plays greedy episodes with the parameters of a run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,30 +18,51 @@ def evaluate(
     Args:
         run: Folder of a run, as `sidequest train` prints it.
         episodes: How many to play, 1 or more.
-        seed: Of the episodes.
+        seed: Of the episodes, 0 or more.
         json: Print one JSON object and nothing else.
     """
     from sidequest.cli import Refusal
+    from sidequest.cli.progress import Meter
     from sidequest.cli.settings import use_compilation_cache
     from sidequest.runs.records import RUN_FILE
 
     if episodes < 1:
         raise Refusal(f"episodes is {episodes}; it is 1 or more")
+    if seed < 0:
+        raise Refusal(f"seed is {seed}; it is 0 or more")
     if not (run / RUN_FILE).exists():
         raise Refusal(f"{run} holds no run: there is no {RUN_FILE} in it")
     use_compilation_cache()
 
     from sidequest.runs.evaluation import evaluate_run
 
-    scores = evaluate_run(run, episodes, seed)
+    meter = Meter()
+
+    def report(ended: int, steps: int) -> None:
+        meter(f"{ended} of {episodes} episodes, {steps:,} steps")
+
+    scores = evaluate_run(run, episodes, seed, report)
+    meter.clear()
     if json:
         import json as writer
 
         print(writer.dumps(scores))
-        return
-    print(f"{scores['variant']} on {scores['game']}, seed {scores['seed']}")
-    print(f"return  {scores['mean']:.4g} (mean of {episodes} greedy episodes)")
-    print(
-        f"        {scores['min']:.4g} to {scores['max']:.4g}, median {scores['median']:.4g}"
-    )
-    print(f"length  {scores['length']:.4g} (mean)")
+    else:
+        print(describe(scores))
+
+
+def describe(scores: dict) -> str:
+    """What `evaluate_run` found, in a few lines."""
+    count = scores["episodes"]
+    played = f"{count} greedy episode{'s' if count > 1 else ''}"
+    lines = [
+        f"{scores['variant']} on {scores['game']}, seed {scores['seed']}",
+        f"return  {scores['mean']:.4g} (mean of {played})",
+        f"        {scores['min']:.4g} to {scores['max']:.4g}, "
+        f"median {scores['median']:.4g}",
+        f"length  {scores['length']:.4g} (mean)",
+    ]
+    if scores["human_normalised"] is not None:
+        normalised = f"{scores['human_normalised']:.1%}"
+        lines.append(f"human   {normalised} (0% is a random policy, 100% a human)")
+    return "\n".join(lines)

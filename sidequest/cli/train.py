@@ -2,11 +2,12 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from sidequest.cli import Refusal
+from sidequest.cli.jobs import Job, again, fresh_folders, jobs_to_resume
 from sidequest.cli.settings import (
     read_config,
     read_count,
@@ -14,6 +15,7 @@ from sidequest.cli.settings import (
     use_all_cores,
     use_compilation_cache,
 )
+from sidequest.runs.spec import RunSpec, Saving, run_folder
 from sidequest.switching.variants import parse
 
 DEFAULT_FRAMES = {"small": "1M", "paper": "2B"}
@@ -21,9 +23,9 @@ Off = tyro.conf.FlagCreatePairsOff
 
 
 def train(
-    variant: tyro.conf.Positional[tuple[str, ...]],
+    variant: tyro.conf.Positional[tuple[str, ...]] = (),
     /,
-    game: str,
+    game: str = "",
     seeds: int = 1,
     seed: int = 0,
     frames: str | None = None,
@@ -31,6 +33,11 @@ def train(
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
     emulators: int | None = None,
     replay_memory: str | None = None,
+    resume: tuple[Path, ...] = (),
+    from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None,
+    fresh: Annotated[bool, Off] = False,
+    checkpoint_every: str | None = None,
+    checkpoint_replay: Literal["yes", "no"] | None = None,
     out: Path = Path("runs"),
     quiet: Annotated[bool, Off] = False,
     tensorboard: Annotated[bool, Off] = False,
@@ -48,48 +55,115 @@ def train(
         emulators: Atari: how many side by side; the paper has 120.
         replay_memory: Atari: for the frames in replay, such as 40GB; by default 60% of the
             device's memory.
+        resume: Folders of runs that were cut off; each goes on where its newest good
+            checkpoint was made. Everything else is known from there.
+        from_: Folder of a run that is to be run again, from its beginning, in --out.
+        fresh: Sets folders that hold a run aside, and starts from the beginning.
+        checkpoint_every: Frames between two checkpoints, such as 2M; by default a tenth of
+            the run, and 100M at most.
+        checkpoint_replay: Atari: whether checkpoints hold replay; without it, replay is
+            filled anew before learning goes on. By default yes.
         out: Folder that gets a folder for each run.
         quiet: Lines instead of a moving bar.
         tensorboard: Write TensorBoard files too, from the same records.
     """
+    given: dict[str, Any] = dict(
+        game=game or None,
+        seeds=None if seeds == 1 else seeds,
+        seed=seed or None,
+        frames=frames,
+        preset=preset,
+        set=set or None,
+        emulators=emulators,
+        replay_memory=replay_memory,
+    )
+    every = None
+    if checkpoint_every is not None:
+        every = read_count(checkpoint_every, "--checkpoint-every")
+    replay = None if checkpoint_replay is None else checkpoint_replay == "yes"
+    if resume or from_:
+        refuse_more(variant, given, bool(resume), from_ is not None)
+        jobs = jobs_to_resume(resume) if resume else [again(from_, out)] if from_ else []
+    else:
+        jobs = [read_job(variant, out, **given)]
+    jobs = [job.saving_by(every, replay) for job in jobs]
+    for job in jobs:
+        fresh_folders(job, fresh, may_go_on=bool(resume))
+    run_jobs(jobs, quiet, tensorboard)
+
+
+def refuse_more(
+    variant: tuple[str, ...], given: dict[str, Any], resume: bool, from_: bool
+) -> None:
+    """With a folder to go by, nothing else can be said about a run."""
+    option = "--resume" if resume else "--from"
+    more = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
+    more = [*variant, *more, *(["--from"] if resume and from_ else [])]
+    if more:
+        raise Refusal(f"{option} knows the run from its folder; leave out {' '.join(more)}")
+
+
+def read_job(
+    variant: tuple[str, ...],
+    out: Path,
+    *,
+    game: str | None,
+    seeds: int | None,
+    seed: int | None,
+    frames: str | None,
+    preset: str | None,
+    set: tuple[str, ...] | None,
+    emulators: int | None,
+    replay_memory: str | None,
+) -> Job:
+    """From what was typed to runs; everything is checked before anything is made."""
     from sidequest.environments import registry
 
     variants = [parse(name) for name in variant]
-    registry.check(game)
     if not variants:
         raise Refusal('name a variant, such as "XU-intra(10,informed,p*,X)"')
-    if not 1 <= seeds <= 10_000 or seed < 0:
+    if game is None:
+        raise Refusal("name a game, as in --game minatar:breakout; `sidequest games` lists")
+    registry.check(game)
+    seeds, seed = 1 if seeds is None else seeds, seed or 0
+    if not 1 <= seeds <= 10_000 or not 0 <= seed < 2**31:
         raise Refusal(f"seeds is {seeds} and seed {seed}; 1 or more seeds from 0 upwards")
     is_atari = ":" not in game
     preset = preset or ("paper" if is_atari else "small")
-    settings = (*set, f"acting.streams={emulators}") if emulators is not None else set
-    config = read_config(
-        "small-frames" if is_atari and preset == "small" else preset, settings
+    settings = set or ()
+    if emulators is not None:
+        settings = (*settings, f"acting.streams={emulators}")
+    small_frames = is_atari and preset == "small"
+    config = read_config("small-frames" if small_frames else preset, settings)
+    runs = [
+        RunSpec(one, game, number, run_folder(out, one, game, number))
+        for one in variants
+        for number in range(seed, seed + seeds)
+    ]
+    return Job(
+        runs,
+        config,
+        frames=read_count(frames or DEFAULT_FRAMES[preset], "--frames"),
+        memory=None if not replay_memory else read_size(replay_memory, "--replay-memory"),
+        saving=Saving(),
     )
-    budget = read_count(frames or DEFAULT_FRAMES[preset], "--frames")
-    memory = None if replay_memory is None else read_size(replay_memory, "--replay-memory")
+
+
+def run_jobs(jobs: list[Job], quiet: bool, tensorboard: bool) -> None:
+    """Trains, and prints the folders."""
     use_all_cores()
     use_compilation_cache()
 
     from sidequest.runs.display import Bar, Log
     from sidequest.runs.launch import launch
-    from sidequest.runs.spec import RunSpec, folder_name
 
-    runs = [
-        RunSpec(
-            one,
-            game,
-            number,
-            out / folder_name(one) / game.replace(":", "-") / f"seed-{number}",
-        )
-        for one in variants
-        for number in range(seed, seed + seeds)
-    ]
-    with Log() if quiet or not sys.stderr.isatty() else Bar(budget) as display:
-        launch(runs, config, budget, display, memory)
-    for run in runs:
-        if tensorboard:
-            from sidequest.runs.tensorboard import export
+    for job in jobs:
+        moving = sys.stderr.isatty() and not quiet
+        with Bar(job.frames) if moving else Log() as display:
+            launch(job.runs, job.config, job.frames, display, job.memory, job.saving)
+        for run in job.runs:
+            if tensorboard:
+                from sidequest.runs.tensorboard import export
 
-            export(run.folder)
-        print(run.folder)
+                export(run.folder)
+            print(run.folder)

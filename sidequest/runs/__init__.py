@@ -2,14 +2,27 @@
 
 assembly      from settings to the parts of an agent
 ondevice      the whole loop compiled; a population of runs by vmap
+members       members of a population on the local devices
+population    members, and the host's side of their loop
+launch        starts runs, or goes on with them, where they belong
 train         trains a population, and writes its records
 hosted        emulators on the host, everything else on the accelerator
 emulators     how emulators are started
 collection    what a visit to a group of emulators does on the device
 programs      what the device does in a hosted run
 train_hosted  trains one agent on emulators
+account       the host's account of such a run
 evaluation    the greedy evaluator
-checkpoint    parameters on disk
+checkpoint    what a run needs to go on, on disk; and parameters
+manifest      what a checkpoint says of itself
+shards        arrays on disk, read with suspicion
+saving        when checkpoints are made, behind the loop's back
+resume        where runs stand, and how they go on
+resume_hosted what that means on emulators
+breakdown     when updates are not finite
+interrupts    SIGTERM and Ctrl-C
+lock          one process at a time writes a folder
+faults        what can end a run before its time, and exit codes
 records       tables on disk, written as a run goes
 tables        from what rounds leave behind to rows
 tensorboard   TensorBoard files from records

@@ -5,6 +5,7 @@ own. Nothing it sees reaches replay or a bandit.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,28 +14,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from sidequest.agent.networks import Inputs, RecurrentQNetwork
-from sidequest.config import from_dict
-from sidequest.environments import registry
-from sidequest.environments.base import CompiledEnvironment
-from sidequest.runs import checkpoint
-from sidequest.runs.assembly import make_network
-from sidequest.runs.records import read_run
-from sidequest.switching.variants import parse
-from sidequest.types import Key, Timestep
+from sidequest.agent.networks import CoreState, Inputs, RecurrentQNetwork
+from sidequest.environments.base import CompiledEnvironment, HostedGame
+from sidequest.environments.scores import SCORES, human_normalised
+from sidequest.runs.emulators import build_politely
+from sidequest.runs.player import load_player
+from sidequest.types import AnyArray, Key, Timestep
 
 LONGEST = 10_000  # steps of an episode in a game that has no limit of its own
+EMULATORS = 8  # at most, that play side by side on the host
 
-
-class NotEvaluable(ValueError):
-    """A run whose agent cannot be played here; the message says why."""
+Report = Callable[[int, int], None]
+"""Hears of progress: (episodes that have ended, steps of all episodes)."""
 
 
 class Evaluation(NamedTuple):
     """One row an episode; one that was cut off counts with what it had."""
 
-    episode_return: Float[Array, "E"]
-    length: Int[Array, "E"]
+    episode_return: Float[AnyArray, "E"]
+    length: Int[AnyArray, "E"]
 
 
 class _Playing(NamedTuple):
@@ -45,6 +43,20 @@ class _Playing(NamedTuple):
     ended: Bool[Array, ""]
     episode_return: Float[Array, ""]
     length: Int[Array, ""]
+
+
+def act_greedily(
+    network: RecurrentQNetwork,
+    timestep: Timestep,
+    previous_action: Int[Array, ""],
+    core: CoreState,
+) -> tuple[Int[Array, ""], CoreState]:
+    """The best action by the extrinsic head, which is the first."""
+    inputs = Inputs(
+        timestep.observation, previous_action, timestep.reward, timestep.is_first
+    )
+    q, core = network.step(inputs, core)
+    return jnp.argmax(q[0]).astype(jnp.int32), core
 
 
 def make_evaluator(
@@ -60,17 +72,7 @@ def make_evaluator(
         return _Playing(state, timestep, core, zero, jnp.bool_(False), jnp.zeros(()), zero)
 
     def step(key: Key, network: RecurrentQNetwork, now: _Playing) -> _Playing:
-        timestep = now.timestep
-        q, core = network.step(
-            Inputs(
-                timestep.observation,
-                now.previous_action,
-                timestep.reward,
-                timestep.is_first,
-            ),
-            now.core,
-        )
-        action = jnp.argmax(q[0]).astype(jnp.int32)
+        action, core = act_greedily(network, now.timestep, now.previous_action, now.core)
         state, timestep = environment.step(key, now.environment, action)
         # The reward that comes with the first step of the next episode still counts.
         reward = jnp.where(now.ended, 0.0, timestep.reward)
@@ -104,36 +106,74 @@ def make_evaluator(
     return evaluate
 
 
-def evaluate_run(folder: Path, episodes: int, seed: int) -> dict[str, Any]:
-    """Plays greedy episodes with the parameters that a finished run left behind."""
-    run = read_run(folder)
-    if not (folder / checkpoint.PARAMETERS).exists():
-        raise NotEvaluable(
-            f"{folder} has no {checkpoint.PARAMETERS}: the run has not finished"
-        )
-    environment = registry.make(run["game"])
-    if not isinstance(environment, CompiledEnvironment):
-        raise NotEvaluable(
-            f"{run['game']} runs on the host; only compiled games are played here"
-        )
-    config = from_dict(run["config"])
-    heads = parse(run["variant"]).heads
-    like = jax.eval_shape(
-        lambda: make_network(config, environment.spec, len(heads), jax.random.key(0))
-    )
-    network = checkpoint.load(folder / checkpoint.PARAMETERS, like)
-    play = jax.jit(make_evaluator(environment, episodes))
-    scores = jax.device_get(play(jax.random.key(seed), network))
-    returns = scores.episode_return
+def evaluate_hosted(
+    game: HostedGame,
+    network: RecurrentQNetwork,
+    episodes: int,
+    seed: int,
+    report: Report = lambda ended, steps: None,
+) -> Evaluation:
+    """Plays greedy episodes on a few emulators, each a share that is fixed beforehand.
+
+    To take the episodes that end first would favour short ones, and those score less.
+    """
+    emulators = min(episodes, EMULATORS)
+    share = np.full(emulators, episodes // emulators)
+    share[: episodes % emulators] += 1
+    build = partial(game.build, groups=1, streams=emulators, seed=seed)
+    (group,) = build_politely(build)
+    act = jax.jit(jax.vmap(act_greedily, in_axes=(None, 0, 0, 0)))
+    core = jax.vmap(lambda _: network.initial_state())(jnp.arange(emulators))
+    actions = jnp.zeros(emulators, jnp.int32)
+    returns, lengths = np.zeros(emulators), np.zeros(emulators, int)
+    finished: list[list[tuple[float, int]]] = [[] for _ in range(emulators)]
+    ended, steps, timestep = 0, 0, group.recv()
+    try:
+        while ended < episodes:
+            actions, core = act(network, timestep, actions, core)
+            group.send(np.asarray(actions))
+            timestep = group.recv()
+            returns += timestep.reward
+            lengths += 1
+            for i in np.flatnonzero(timestep.is_first):
+                if len(finished[i]) < share[i]:
+                    finished[i].append((float(returns[i]), int(lengths[i])))
+                    ended += 1
+                returns[i] = lengths[i] = 0
+            steps += emulators
+            report(ended, steps)
+    finally:
+        group.close()
+    rows = np.array([episode for some in finished for episode in some])
+    return Evaluation(rows[:, 0].astype(np.float32), rows[:, 1].astype(np.int32))
+
+
+def evaluate_run(
+    folder: Path, episodes: int, seed: int, report: Report = lambda ended, steps: None
+) -> dict[str, Any]:
+    """Plays greedy episodes with a run's parameters, and sums up what they scored.
+
+    Raises:
+        NotEvaluable: The run has no parameters that can be played.
+    """
+    player = load_player(folder)
+    if isinstance(player.game, CompiledEnvironment):
+        play = jax.jit(make_evaluator(player.game, episodes))
+        scores = jax.device_get(play(jax.random.key(seed), player.network))
+    else:
+        scores = evaluate_hosted(player.game, player.network, episodes, seed, report)
+    returns = np.asarray(scores.episode_return)
+    name, mean = player.run["game"], float(returns.mean())
     return {
-        "variant": run["variant"],
-        "game": run["game"],
-        "seed": run["seed"],
+        "variant": player.run["variant"],
+        "game": name,
+        "seed": player.run["seed"],
         "episodes": episodes,
-        "mean": float(returns.mean()),
+        "mean": mean,
         "median": float(np.median(returns)),
         "min": float(returns.min()),
         "max": float(returns.max()),
         "length": float(scores.length.mean()),
         "returns": returns.tolist(),
+        "human_normalised": human_normalised(name, mean) if name in SCORES else None,
     }

@@ -109,6 +109,28 @@ class HostedRun:
         self.__dict__.pop("state", None)
         self.state: HostedState = self.programs.begin(individual)
 
+    def go_on(
+        self, state: HostedState, blocks: int, updates: int, unread: BlockRecord
+    ) -> None:
+        """Continues a saved run, in place of `start`; emulators as they are.
+
+        Args:
+            unread: What `unread` was when the run was saved.
+        """
+        if self._arrived is None:
+            self._arrived = _to_device(self.groups[0].recv())
+        self.blocks, self.updates = blocks, updates
+        self._scores = Scores(self._evaluator_episodes)
+        self._batch = None
+        self.metrics = self._no_metrics
+        self._unread = unread
+        self.state = state
+
+    @property
+    def unread(self) -> BlockRecord | None:
+        """The newest block's record, which has yet to be told to tables and bandits."""
+        return self._unread
+
     def __iter__(self) -> Iterator[BlockRecord]:
         """Plays on; each block's record comes when the block after it is complete, so that
         the copy from the device has had time."""

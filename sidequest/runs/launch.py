@@ -1,13 +1,27 @@
-"""Starts runs of one game where they belong: in a compiled population, or on emulators."""
+"""Starts runs of one game where they belong: in a compiled population, or on emulators.
 
-from collections.abc import Sequence
+Starting the same runs again is always right: what has finished is left alone, what was cut
+off goes on from its newest good checkpoint, and what was not begun is begun.
+"""
 
-from sidequest.config import Config
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import jax
+
+from sidequest.config import Config, ConfigError, check
 from sidequest.environments import registry
-from sidequest.environments.base import CompiledEnvironment
-from sidequest.runs.spec import Display, RunSpec
-from sidequest.runs.train import train
-from sidequest.runs.train_hosted import train_hosted
+from sidequest.environments.base import CompiledEnvironment, HostedGame
+from sidequest.runs.assembly import assemble
+from sidequest.runs.faults import Interrupted, MachineFault, resume_command
+from sidequest.runs.interrupts import Interrupts
+from sidequest.runs.lock import hold
+from sidequest.runs.ondevice import pace_of
+from sidequest.runs.records import RUN_FILE, Recorder, read_run
+from sidequest.runs.resume import identity, is_finished
+from sidequest.runs.spec import TENTHS, Display, Progress, RunSpec, Saving
+from sidequest.runs.train import describe_run, train
+from sidequest.runs.train_hosted import make_plan, train_hosted
 
 
 def launch(
@@ -16,17 +30,108 @@ def launch(
     frames: int,
     display: Display,
     memory: int | None = None,
+    saving: Saving = TENTHS,
 ) -> None:
     """Side by side where the game is compiled; one after the other on emulators.
 
     Args:
-        runs: Of one game; on a compiled one, of variants that need the same heads.
+        runs: Of one game. Those whose variants need the same heads share a program.
         memory: Bytes for the frames in replay, on emulators.
+
+    Raises:
+        RunFault: If a run ended before its time, with all of them saved as they are.
     """
+    check(config)
+    display = Unbreakable(display)
     environment = registry.make(runs[0].game)
-    if isinstance(environment, CompiledEnvironment):
-        train(runs, environment, config, frames, display)
-        return
+    runs = unfinished(runs, config, frames)
+    refuse_impossible(runs, environment, config)
+    if isinstance(environment, HostedGame):
+        memory = make_plan(config.acting.streams, memory).memory
+    with hold([run.folder for run in runs]), Interrupts() as interrupts, told(runs):
+        # Once more: another process may have finished some before we held them.
+        runs = unfinished(runs, config, frames)
+        enrol(runs, config, frames, memory, saving)
+        if isinstance(environment, CompiledEnvironment):
+            for group in by_heads(runs):
+                train(group, environment, config, frames, display, saving, interrupts)
+            return
+        for run in runs:
+            display.say(f"{run.variant}, seed {run.seed}")
+            train_hosted(
+                run, environment, config, frames, display, memory, saving, interrupts
+            )
+
+
+class Unbreakable:
+    """A display whose reader may leave: a run goes on without being watched."""
+
+    def __init__(self, display: Display):
+        self.display = display
+
+    def say(self, text: str) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self.display.say(text)
+
+    def show(self, progress: Progress) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self.display.show(progress)
+
+
+def unfinished(runs: Sequence[RunSpec], config: Config, frames: int) -> list[RunSpec]:
+    return [
+        run for run in runs if not is_finished(run.folder, identity(run, config, frames))
+    ]
+
+
+def by_heads(runs: Sequence[RunSpec]) -> list[list[RunSpec]]:
+    """Runs that can share a program."""
+    groups: dict[tuple[str, ...], list[RunSpec]] = {}
     for run in runs:
-        display.say(f"{run.variant}, seed {run.seed}")
-        train_hosted(run, environment, config, frames, display, memory)
+        groups.setdefault(run.variant.heads, []).append(run)
+    return list(groups.values())
+
+
+def refuse_impossible(
+    runs: Sequence[RunSpec], environment: CompiledEnvironment | HostedGame, config: Config
+) -> None:
+    """Sizes that do not go together are told before anything is made."""
+    for group in by_heads(runs):
+        try:
+            assemble(config, environment.spec, [run.variant for run in group])
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+
+
+def enrol(
+    runs: Sequence[RunSpec],
+    config: Config,
+    frames: int,
+    memory: int | None,
+    saving: Saving,
+) -> None:
+    """Makes every run's folder now, so that all of them can be resumed."""
+    for run in runs:
+        if not (run.folder / RUN_FILE).exists():
+            pace = pace_of(config)
+            more = {"memory": memory, "saving": saving._asdict()}
+            said = describe_run(run, config, frames, pace, **more)
+            Recorder(run.folder, said).close()
+
+
+@contextlib.contextmanager
+def told(runs: Sequence[RunSpec]) -> Iterator[None]:
+    """Says what to type after an interruption, and what to reduce if memory runs out."""
+    try:
+        yield
+    except Interrupted as stop:
+        left = [run.folder for run in runs if not read_run(run.folder)["finished"]]
+        raise Interrupted(f"{stop}; go on with: {resume_command(left)}") from None
+    except (jax.errors.JaxRuntimeError, MemoryError) as error:
+        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+            raise MachineFault(
+                f"out of memory with {len(runs)} runs: take fewer seeds or variants at a "
+                f"time, or less of replay.capacity, acting.streams or learning.batch_size "
+                f"(on Atari: --replay-memory)"
+            ) from error
+        raise

@@ -1,12 +1,13 @@
 """The members of a population on their devices, and the host's side of their loop."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Int
 
 from sidequest.agent.modes import modes_of
@@ -14,9 +15,12 @@ from sidequest.config import Config
 from sidequest.environments.base import CompiledEnvironment
 from sidequest.runs import tables
 from sidequest.runs.assembly import Parts, arms_of
+from sidequest.runs.breakdown import Streak, updates_due
+from sidequest.runs.checkpoint import portable, revive
 from sidequest.runs.evaluation import Evaluation, make_evaluator
+from sidequest.runs.members import MEMBERS, devices_for, member_of, on_all, strong
 from sidequest.runs.ondevice import Individual, Member, Pace, RoundRecord, make_loop
-from sidequest.runs.records import Recorder
+from sidequest.runs.records import Recorder, plain
 from sidequest.runs.spec import Progress, RunSpec
 from sidequest.switching.metacontroller import menu_of
 from sidequest.types import Key
@@ -25,7 +29,6 @@ CHUNK_STEPS = 256  # steps of each stream between two looks at the host
 EVALUATION = 0xE7A1  # sets the evaluator's random numbers apart from those of training
 # What runs once is not worth optimising.
 ONCE: dict[str, str | bool] = {"xla_backend_optimization_level": "0"}
-MEMBERS = "members"  # the axis that local devices share
 
 
 class Population:
@@ -47,13 +50,15 @@ class Population:
         self.interval = config.evaluation.interval
         self.total = frames
         self.rounds = max(1, CHUNK_STEPS // parts.block_length)
+        self.pace = pace
         self.block = 0
-        self.seconds = 0.0
+        self.seconds = [0.0] * len(runs)
         self.evaluated = 0
         self.evaluations = [float("nan")] * len(runs)
         self.traces = [
             tables.TraceSampler(frames // config.evaluation.traces) for _ in runs
         ]
+        self.streaks = [Streak()] * len(runs)
         self._loop = make_loop(parts, environment, pace)
         self._evaluate = make_evaluator(environment, config.evaluation.episodes)
         self._mesh = devices_for(len(runs))
@@ -68,11 +73,61 @@ class Population:
         """That each member has seen so far."""
         return self.block * self.steps_per_round * self.spec.frames_per_step
 
-    def compile(self) -> float:
-        """Compiles and starts the members; returns the seconds it took."""
-        begin = time.perf_counter()
-        start = jax.jit(on_all(self._mesh, self._loop.init)).lower(self._individuals)
+    def like(self):
+        """The structure of one member, for reading it from a checkpoint."""
+        return jax.eval_shape(self._loop.init, member_of(self._individuals, 0))
+
+    def begin(self) -> None:
+        """Starts the members."""
+
+        def init(individual: Individual) -> Member:
+            # Without weak types, of which a checkpoint knows nothing: a run that goes on
+            # has the very same program as one that begins.
+            return jax.tree.map(strong, self._loop.init(individual))
+
+        start = jax.jit(on_all(self._mesh, init)).lower(self._individuals)
         self.members = start.compile(compiler_options=ONCE)(self._individuals)
+
+    def go_on(self, states: Sequence[Member], hosts: Sequence[Mapping[str, Any]]) -> None:
+        """Starts from the state of each member and of the host's side, as saved."""
+        self.block, self.evaluated = hosts[0]["block"], hosts[0]["evaluated"]
+        for member, host in enumerate(hosts):
+            self.seconds[member] = host["seconds"]
+            played = host["evaluation"]
+            self.evaluations[member] = float("nan") if played is None else played
+            self.streaks[member] = Streak(*host["streak"])
+            self.traces[member].go_on(host["trace"])
+        states = [jax.tree.map(np.asarray, portable(state)) for state in states]
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *states)
+        sharding = NamedSharding(self._mesh, PartitionSpec(MEMBERS))
+        self.members = jax.tree.map(revive, self.like(), jax.device_put(stacked, sharding))
+
+    def states(self) -> list[Member]:
+        """A copy of each member on the host, to be saved."""
+        # Copied member by member: a mere view would keep the next chunk from working in
+        # place. Nothing but the copies outlives this call.
+        whole = jax.device_get(portable(self.members))
+        return [
+            jax.tree.map(lambda leaf, i=i: np.array(leaf[i]), whole)
+            for i in range(len(self.runs))
+        ]
+
+    def host(self, member: int) -> dict[str, Any]:
+        """What the host knows of a member, to be saved beside its state."""
+        return plain(
+            {
+                "block": self.block,
+                "evaluated": self.evaluated,
+                "evaluation": self.evaluations[member],
+                "seconds": self.seconds[member],
+                "streak": self.streaks[member],
+                "trace": self.traces[member].state(),
+            }
+        )
+
+    def compile(self) -> float:
+        """Compiles what members do; returns the seconds it took."""
+        begin = time.perf_counter()
 
         def chunk(member: Member, block: Int[Array, ""]):
             return self._loop.rounds(member, block, self.rounds)
@@ -97,11 +152,17 @@ class Population:
         if self.frames >= min(self.evaluated + self.interval, self.total):
             self.evaluate(recorders)
         updates = np.asarray(self.members.learner.updates)
+        due = [
+            updates_due(self.pace, block)
+            for block in range(self.block - self.rounds, self.block)
+        ]
         for member, (run, recorder) in enumerate(zip(self.runs, recorders, strict=True)):
-            own = jax.tree.map(lambda leaf, i=member: leaf[i], record)
+            own = member_of(record, member)
             self.write(recorder, run, own, clock, int(updates[member]), member)
+            self.streaks[member] = self.streaks[member].after(own.metrics, due)
+        self.metrics = record.metrics
         elapsed = time.perf_counter() - begin
-        self.seconds += elapsed
+        self.seconds = [seconds + elapsed for seconds in self.seconds]
         return self.progress(record, elapsed, int(updates[0]))
 
     def write(
@@ -167,7 +228,7 @@ class Population:
         return Progress(
             frames=self.frames,
             total=self.total,
-            rate=frames * len(self.runs) / elapsed,
+            rate=frames * len(self.runs) / max(elapsed, 1e-9),
             updates=updates,
             returns=means(record.summaries.episode_return),
             evaluations=self.evaluations,
@@ -188,40 +249,3 @@ def individuals(runs: Sequence[RunSpec], parts: Parts, config: Config) -> Indivi
         for run in runs
     ]
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
-
-
-def devices_for(members: int) -> Mesh:
-    """The local devices that share the population: as many as divide it evenly."""
-    devices = jax.local_devices()
-    used = max(n for n in range(1, len(devices) + 1) if members % n == 0)
-    return Mesh(np.array(devices[:used]), (MEMBERS,))
-
-
-def on_all(mesh: Mesh, function: Callable, *, shared: int = 0) -> Callable:
-    """Applies a function of one member to all, each device working on its own members.
-
-    The last `shared` arguments are the same for all. An accelerator works on its members
-    at a time (`vmap`). A CPU core takes them one after the other: batches of small matrix
-    products are no quicker there, and so a member's numbers are, bit by bit, those that it
-    would have alone.
-    """
-    one_by_one = mesh.devices.flat[0].platform == "cpu"
-
-    def apply(*arguments):
-        first_shared = len(arguments) - shared
-        axes = [0] * first_shared + [None] * shared
-        specs = tuple(PartitionSpec(*[MEMBERS] * (axis == 0)) for axis in axes)
-
-        def in_turn(*arguments):
-            own, common = arguments[:first_shared], arguments[first_shared:]
-            return jax.lax.map(lambda member: function(*member, *common), own)
-
-        return jax.shard_map(
-            in_turn if one_by_one else jax.vmap(function, in_axes=axes),
-            mesh=mesh,
-            in_specs=specs,
-            out_specs=PartitionSpec(MEMBERS),
-            check_vma=False,  # members never exchange anything, so nothing is to check
-        )(*arguments)
-
-    return apply

@@ -14,17 +14,26 @@ become Parquet (`.parquet`) when it ends; pandas, polars and DuckDB open both. B
 curves count environment `frames`. Nothing here needs JAX.
 """
 
+import contextlib
 import io
 import json
 import math
 import os
 import platform
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from sidequest.runs.faults import (
+    DoesNotFit,
+    NoCheckpoint,
+    cannot_write,
+    resume_command,
+)
 
 if TYPE_CHECKING:
     import polars
@@ -43,12 +52,40 @@ class Recorder:
 
     def __init__(self, folder: Path, run: Mapping[str, Any]):
         refuse_existing(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        self._open(folder, run)
+        self._note()
+
+    def _open(self, folder: Path, run: Mapping[str, Any]) -> None:
         self.folder = folder
         self.run = dict(run)
         self.name = f"{run['variant']}/{run['game']}/{run['seed']}"
         self._files: dict[str, io.TextIOBase] = {}
-        write_json(folder / RUN_FILE, {**self.run, "finished": None})
+
+    @classmethod
+    def go_on(
+        cls, folder: Path, sizes: Mapping[str, int], note: Mapping[str, Any]
+    ) -> "Recorder":
+        """Of a run that was cut off: tables go back to the sizes that a checkpoint names.
+
+        Args:
+            sizes: Bytes of each table; 0 for those not named.
+            note: Added to the list `resumed` of run.json.
+        """
+        recorder = cls.__new__(cls)
+        run = read_run(folder)
+        recorder._open(folder, run)
+        try:
+            for table in TABLES:
+                # Made by a run that was cut off in its last moment; lines are still there.
+                (folder / f"{table}.parquet").unlink(missing_ok=True)
+                path = folder / f"{table}.jsonl"
+                if path.exists():
+                    os.truncate(path, sizes.get(table, 0))
+        except OSError as error:
+            raise cannot_write(folder / RUN_FILE, error) from error
+        recorder.run["resumed"] = [*run.get("resumed", []), dict(note)]
+        recorder._note()
+        return recorder
 
     def write(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Appends rows; after the call they are with the operating system."""
@@ -60,35 +97,67 @@ class Recorder:
         )
         if not lines:
             return
-        if table not in self._files:
-            path = self.folder / f"{table}.jsonl"
-            self._files[table] = path.open("a", encoding="utf-8")
-        self._files[table].write(lines)
-        self._files[table].flush()
+        path = self.folder / f"{table}.jsonl"
+        try:
+            if table not in self._files:
+                self._files[table] = path.open("a", encoding="utf-8")
+            self._files[table].write(lines)
+            self._files[table].flush()
+        except OSError as error:
+            raise cannot_write(path, error) from error
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each table so far, all of them on the disk."""
+        for file in self._files.values():
+            os.fsync(file.fileno())
+        paths = {table: self.folder / f"{table}.jsonl" for table in TABLES}
+        return {
+            table: path.stat().st_size for table, path in paths.items() if path.exists()
+        }
 
     def finish(self, **outcome: Any) -> None:
         """Turns the tables into Parquet and notes in run.json that the run is complete."""
         self.close()
-        for table in TABLES:
-            lines = self.folder / f"{table}.jsonl"
-            if lines.exists():
-                beside = self.folder / f"{table}.parquet.part"
-                read_table(self.folder, table).write_parquet(beside)
-                os.replace(beside, self.folder / f"{table}.parquet")
-                lines.unlink()
+        lines = [self.folder / f"{table}.jsonl" for table in TABLES]
+        lines = [path for path in lines if path.exists()]
+        try:
+            for path in lines:
+                beside = path.with_suffix(".parquet.part")
+                read_lines(path).write_parquet(beside)
+                os.replace(beside, path.with_suffix(".parquet"))
+        except OSError as error:
+            raise cannot_write(self.folder / RUN_FILE, error) from error
         self.run |= {"finished": now(), **outcome}
-        write_json(self.folder / RUN_FILE, self.run)
+        self._note()
+        for path in lines:  # not before: until here the run could still be resumed
+            path.unlink()
+
+    def _note(self) -> None:
+        """Writes run.json."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            content = {**self.run, "finished": self.run.get("finished")}
+            write_json(self.folder / RUN_FILE, content)
+        except OSError as error:
+            raise cannot_write(self.folder / RUN_FILE, error) from error
 
     def close(self) -> None:
         for file in self._files.values():
-            file.close()
+            with contextlib.suppress(OSError):  # what did not fit was told by `write`
+                file.close()
         self._files.clear()
 
 
 def refuse_existing(folder: Path) -> None:
     """Raises `RunExists` if the folder holds a run."""
     if (folder / RUN_FILE).exists():
-        raise RunExists(f"{folder} holds a run already; choose another folder")
+        finished = read_run(folder).get("finished")
+        hint = (
+            "choose another folder"
+            if finished
+            else f"it has not finished: {resume_command([folder])} goes on with it"
+        )
+        raise RunExists(f"{folder} holds a run already; {hint}")
 
 
 def read_table(folder: Path | str, table: str) -> "polars.DataFrame":
@@ -99,8 +168,13 @@ def read_table(folder: Path | str, table: str) -> "polars.DataFrame":
     if (folder / f"{table}.parquet").exists():
         return polars.read_parquet(folder / f"{table}.parquet")
     path = folder / f"{table}.jsonl"
-    if not path.exists():
-        return polars.DataFrame()
+    return read_lines(path) if path.exists() else polars.DataFrame()
+
+
+def read_lines(path: Path) -> "polars.DataFrame":
+    """A table of JSON lines; an unfinished last line is left out."""
+    import polars
+
     whole = path.read_bytes()
     whole = whole[: whole.rfind(b"\n") + 1]
     if not whole:
@@ -113,10 +187,26 @@ def read_run(folder: Path | str) -> dict[str, Any]:
     return json.loads((Path(folder) / RUN_FILE).read_text(encoding="utf-8"))
 
 
+def read_run_safely(folder: Path) -> dict[str, Any]:
+    """What run.json says; a fault, not a traceback, if it says nothing."""
+    try:
+        said = read_run(folder)
+        if not isinstance(said, dict):
+            raise ValueError
+    except FileNotFoundError:
+        raise DoesNotFit(f"{folder} holds no run: there is no {RUN_FILE} in it") from None
+    except (OSError, ValueError):
+        raise NoCheckpoint(f"{folder / RUN_FILE} cannot be read") from None
+    return said
+
+
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Writes beside, then renames: the file is never half there."""
     beside = path.with_name(path.name + ".part")
-    beside.write_text(json.dumps(plain(content), indent=2) + "\n", encoding="utf-8")
+    with beside.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(plain(content), indent=2) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(beside, path)
 
 
@@ -133,9 +223,25 @@ def describe_machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": available_cores(),
+        "revision": source_revision(),
         "command": " ".join(sys.argv),
         "started": now(),
     }
+
+
+def source_revision() -> str | None:
+    """The git revision of the source, if it lies in a repository of its own."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty"]
+    try:
+        found = subprocess.run(
+            [*command, "--exclude=*"], capture_output=True, text=True, timeout=10
+        )
+        return found.stdout.strip() or None
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 def available_cores() -> int:

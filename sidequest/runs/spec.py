@@ -16,6 +16,28 @@ class RunSpec(NamedTuple):
     folder: Path
 
 
+class Saving(NamedTuple):
+    """When checkpoints are made, and of what."""
+
+    every: int | None = None
+    """Frames between two; None: see `interval`."""
+    replay: bool = True
+    """Whether replay is in them, on emulators. Without it a run that goes on fills it
+    anew before it learns."""
+
+    def interval(self, total: int) -> int:
+        """By default a tenth of a run, so that no more than that is ever lost; of a long
+        run less, about 40 minutes at the paper's 46 thousand frames a second."""
+        return self.every or max(1, min(total // 10, LONGEST_INTERVAL))
+
+
+LONGEST_INTERVAL = 100_000_000
+
+
+TENTHS = Saving()
+"""What is done if nothing else is said."""
+
+
 class Progress(NamedTuple):
     """What a display may show after a chunk."""
 
@@ -39,6 +61,11 @@ class Display(Protocol):
     def say(self, text: str) -> None: ...
 
     def show(self, progress: Progress) -> None: ...
+
+
+def run_folder(out: Path, variant: Variant, game: str, seed: int) -> Path:
+    """Where the records of a run go below `out`."""
+    return out / folder_name(variant) / game.replace(":", "-") / f"seed-{seed}"
 
 
 def folder_name(variant: Variant) -> str:

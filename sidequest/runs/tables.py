@@ -1,5 +1,6 @@
 """From what rounds leave behind to the rows of the tables."""
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -8,10 +9,12 @@ from jaxtyping import Float
 
 from sidequest.agent.learner import Metrics
 from sidequest.runs.ondevice import RoundRecord
+from sidequest.runs.records import plain
 from sidequest.switching.metacontroller import DIMENSIONS
 from sidequest.switching.variants import ArmSets, Variant
 
 Row = dict[str, Any]
+COLUMNS = ("signals", "rewards")  # of an open episode, beside its modes
 
 
 class Clock(NamedTuple):
@@ -103,6 +106,23 @@ class TraceSampler:
         """Frames between two episodes that are kept."""
         self._due = 0
         self._open: list[tuple[bool, float, float]] = []
+
+    def state(self) -> Row:
+        """What a checkpoint keeps: the episode that is open, and when the next is due."""
+        modes, signals, rewards = zip(*self._open, strict=True) if self._open else [()] * 3
+        return plain(
+            {"due": self._due, "modes": modes, "signals": signals, "rewards": rewards}
+        )
+
+    def go_on(self, state: Row) -> None:
+        """From such a state. What is not finite was kept as None, as it is in tables."""
+        self._due = state["due"]
+        columns = ([math.nan if x is None else x for x in state[name]] for name in COLUMNS)
+        self._open = list(zip(state["modes"], *columns, strict=True))
+
+    def forget(self) -> None:
+        """Drops the open episode: its stream was cut off."""
+        self._open.clear()
 
     def rows(self, record: RoundRecord, clock: Clock) -> Iterator[Row]:
         steps = zip(

@@ -2,22 +2,41 @@
 
 A run is one member: one variant, one game, one seed, one folder. Members that need the same
 heads share one compiled program. Between chunks of rounds the host writes tables, evaluates
-and shows progress.
+and shows progress; now and then it makes a checkpoint of every member, in its own folder.
+A run that was cut off goes on from its checkpoint as if nothing had happened.
 """
 
+import contextlib
 import dataclasses
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import jax
 
 from sidequest.config import Config, check
 from sidequest.environments.base import CompiledEnvironment
 from sidequest.runs import checkpoint
-from sidequest.runs.assembly import assemble
+from sidequest.runs.assembly import Parts, assemble
+from sidequest.runs.breakdown import report_breakdown
+from sidequest.runs.checkpoint import Snapshot
+from sidequest.runs.faults import Interrupted
+from sidequest.runs.interrupts import Interrupts
+from sidequest.runs.members import member_of
 from sidequest.runs.ondevice import Pace, pace_of
 from sidequest.runs.population import Population
-from sidequest.runs.records import Recorder, describe_machine, refuse_existing
-from sidequest.runs.spec import Display, RunSpec
+from sidequest.runs.records import describe_machine
+from sidequest.runs.resume import (
+    Standing,
+    by_progress,
+    find_standing,
+    identity,
+    is_finished,
+    reopen,
+)
+from sidequest.runs.saving import Saver, refuse_not_finite
+from sidequest.runs.spec import TENTHS, Display, RunSpec, Saving
 
 
 def train(
@@ -26,31 +45,154 @@ def train(
     config: Config,
     frames: int,
     display: Display,
+    saving: Saving = TENTHS,
+    interrupts: Interrupts | None = None,
 ) -> None:
-    """Trains all runs side by side for `frames` environment frames each."""
+    """Trains all runs for `frames` environment frames each.
+
+    Those that have finished are left alone, and those that were cut off go on. Runs that
+    are equally far go side by side.
+    """
     check(config)
-    for run in runs:  # all of them, before the first folder is made
-        refuse_existing(run.folder)
-    variants = [run.variant for run in runs]
-    parts = assemble(config, environment.spec, variants)
-    pace = pace_of(config)
-    recorders = [
-        Recorder(run.folder, describe_run(run, config, frames, pace)) for run in runs
+    wanted = [identity(run, config, frames) for run in runs]
+    open_runs = [
+        (run, own)
+        for run, own in zip(runs, wanted, strict=True)
+        if not is_finished(run.folder, own)
     ]
-    population = Population(runs, environment, config, parts, pace, frames)
-    display.say(f"compiling one program for {len(runs)} runs …")
-    seconds = population.compile()
-    display.say(f"compiled in {seconds:.1f} s")
-    while population.frames < frames:
-        progress = population.advance(recorders)
-        display.show(progress)
-    for run, recorder, member in zip(runs, recorders, range(len(runs)), strict=True):
-        network = jax.tree.map(lambda leaf, i=member: leaf[i], population.network())
-        checkpoint.save(run.folder / checkpoint.PARAMETERS, network)
-        recorder.finish(seconds=population.seconds, frames_done=population.frames)
+    if not open_runs:
+        return
+    parts = assemble(config, environment.spec, [run.variant for run, _ in open_runs])
+    pace = pace_of(config)
+    like = Population([open_runs[0][0]], environment, config, parts, pace, frames).like()
+    standings = [find_standing(run, own, like, display.say) for run, own in open_runs]
+    for group in by_progress(standings):
+        sitting = Sitting(group, environment, config, parts, pace, frames, display)
+        with contextlib.closing(sitting):
+            sitting.train(saving, interrupts or Interrupts())
 
 
-def describe_run(run: RunSpec, config: Config, frames: int, pace: Pace) -> dict:
+class Sitting:
+    """Runs that are equally far, from here to their end or to an interruption."""
+
+    def __init__(
+        self,
+        group: Sequence[Standing],
+        environment: CompiledEnvironment,
+        config: Config,
+        parts: Parts,
+        pace: Pace,
+        frames: int,
+        display: Display,
+    ):
+        self.runs = [standing.run for standing in group]
+        self.group, self.total, self.display = group, frames, display
+        self.identities = [identity(run, config, frames) for run in self.runs]
+        self.recorders = [
+            reopen(standing, describe_run(standing.run, config, frames, pace), display.say)
+            for standing in group
+        ]
+        self.population = Population(self.runs, environment, config, parts, pace, frames)
+
+    def train(self, saving: Saving, interrupts: Interrupts) -> None:
+        """Compiles, plays all chunks that are left, and finishes the records."""
+        population, folders = self.population, [run.folder for run in self.runs]
+        every, begun = saving.interval(self.total), self.group[0].frames
+        with Saver(folders, every, self.display, begun) as saver:
+            self.begin(interrupts)
+            while population.frames < self.total:
+                before = population.frames
+                self.display.show(population.advance(self.recorders))
+                self.refuse_breakdown(saver)
+                if population.frames >= self.total:
+                    break
+                if interrupts.requested:
+                    saver.save_now(self.snapshots)
+                    raise Interrupted(f"saved at {population.frames:,} frames")
+                if saver.is_due(before, population.frames):
+                    saver.save(self.snapshots)
+        self.finish()
+
+    def close(self) -> None:
+        for recorder in self.recorders:
+            recorder.close()
+
+    def begin(self, interrupts: Interrupts) -> None:
+        """Compiles one program for all, and puts the members in."""
+        population = self.population
+        self.display.say(f"compiling one program for {len(self.runs)} runs …")
+        manifests = [standing.manifest for standing in self.group]
+        if all(manifests):
+            population.go_on(
+                [standing.state for standing in self.group],
+                [manifest.host for manifest in manifests if manifest],
+            )
+        else:
+            population.begin()
+        seconds = population.compile()
+        resumed = f"; going on at {population.frames:,} frames" if population.block else ""
+        self.display.say(f"compiled in {seconds:.1f} s{resumed}")
+        if interrupts.requested:
+            raise Interrupted(f"stopped at {population.frames:,} frames")
+
+    def snapshots(self) -> dict[Path, Snapshot]:
+        """A copy of all that each run is, on the host."""
+        population = self.population
+        states = population.states()
+        for run, state in zip(self.runs, states, strict=True):
+            refuse_not_finite(run.folder, state.learner)
+        return {
+            recorder.folder: Snapshot(
+                run=self.identities[member],
+                frames=population.frames,
+                host=population.host(member),
+                records=recorder.sizes(),
+                state=states[member],
+            )
+            for member, recorder in enumerate(self.recorders)
+        }
+
+    def refuse_breakdown(self, saver: Saver) -> None:
+        """Stops if a member's learning broke down; its checkpoint stays as it was.
+
+        The others are saved: they can go on without it.
+        """
+        population = self.population
+        broken = [i for i, streak in enumerate(population.streaks) if streak.is_breakdown]
+        if not broken:
+            return
+        snapshots = self.snapshots()
+        faults = [
+            report_breakdown(
+                self.runs[member].folder,
+                population.frames,
+                population.streaks[member],
+                member_of(population.metrics, member),
+                snapshots.pop(self.runs[member].folder).state,
+            )
+            for member in broken
+        ]
+        if snapshots:
+            saver.save_now(lambda: snapshots)
+        raise faults[0]
+
+    def finish(self) -> None:
+        """Leaves parameters and finished tables; checkpoints have served."""
+        population = self.population
+        for member, recorder in enumerate(self.recorders):
+            network = member_of(population.network(), member)
+            checkpoint.save(recorder.folder / checkpoint.PARAMETERS, network)
+            recorder.finish(
+                seconds=population.seconds[member], frames_done=population.frames
+            )
+            shutil.rmtree(recorder.folder / checkpoint.FOLDER, ignore_errors=True)
+
+
+def describe_run(
+    run: RunSpec, config: Config, frames: int, pace: Pace, **more: Any
+) -> dict[str, Any]:
+    """What run.json says."""
+    devices = jax.local_devices()
     return {
         "variant": str(run.variant),
         "game": run.game,
@@ -58,5 +200,7 @@ def describe_run(run: RunSpec, config: Config, frames: int, pace: Pace) -> dict:
         "frames": frames,
         "config": dataclasses.asdict(config),
         "pace": pace._asdict(),
+        "device": f"{len(devices)} x {devices[0].device_kind}",
+        **more,
         **describe_machine(),
     }

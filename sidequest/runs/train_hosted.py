@@ -1,26 +1,42 @@
 """Trains one agent on emulators, from building them to finished records."""
 
-import math
-import time
+import shutil
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from sidequest.config import Config, ConfigError, check
 from sidequest.environments.base import HostedEnvironment, HostedGame
-from sidequest.environments.scores import SCORES, human_normalised
-from sidequest.replay.tiles import tile_report, tile_store
-from sidequest.runs import checkpoint, tables
-from sidequest.runs.assembly import arms_of, assemble
+from sidequest.replay.tiles import tile_store
+from sidequest.runs import checkpoint
+from sidequest.runs.account import Account
+from sidequest.runs.assembly import assemble
+from sidequest.runs.breakdown import report_breakdown
+from sidequest.runs.checkpoint import Snapshot
 from sidequest.runs.emulators import build_politely
+from sidequest.runs.faults import Interrupted
 from sidequest.runs.hosted import BlockRecord, HostedRun
-from sidequest.runs.ondevice import pace_of
+from sidequest.runs.interrupts import Interrupts
+from sidequest.runs.members import member_of
+from sidequest.runs.ondevice import Individual, Pace, pace_of
 from sidequest.runs.population import individuals
 from sidequest.runs.records import Recorder
-from sidequest.runs.spec import Display, Progress, RunSpec
+from sidequest.runs.resume import Standing, find_standing, identity, is_finished, reopen
+from sidequest.runs.resume_hosted import (
+    Guarded,
+    fit_saved,
+    go_on,
+    like_saved,
+    saved_counters,
+    saved_state,
+    shifted,
+)
+from sidequest.runs.saving import Saver, refuse_not_finite
+from sidequest.runs.spec import TENTHS, Display, RunSpec, Saving
 from sidequest.runs.train import describe_run
 
 LEAST_GROUPS, MOST_GROUPS = 3, 8  # in flight: one acted on, one sent off, one at work
@@ -59,33 +75,53 @@ def train_hosted(
     frames: int,
     display: Display,
     memory: int | None = None,
+    saving: Saving = TENTHS,
+    interrupts: Interrupts | None = None,
 ) -> None:
-    """Trains one agent for `frames` emulator frames."""
+    """Trains one agent for `frames` emulator frames, or goes on with a run cut off."""
     check(config)
+    own = identity(run, config, frames)
+    if is_finished(run.folder, own):
+        return
     plan, pace = make_plan(config.acting.streams, memory), pace_of(config)
     store = tile_store(lambda step: step.observation, memory=plan.memory)
     parts = assemble(config, game.spec, [run.variant], store)
-    recorder = Recorder(run.folder, describe_run(run, config, frames, pace))
+    individual = member_of(individuals([run], parts, config), 0)
+    like = like_saved(parts, individual, plan.groups)
+    standing = find_standing(run, own, like, display.say, fit=fit_saved, on_device=True)
+    said = describe_run(run, config, frames, pace, memory=plan.memory)
+    recorder = reopen(standing, said, display.say)
     display.say(
         f"building {parts.streams + EVALUATORS} emulators of {run.game} in "
         f"{plan.groups} groups; replay may take {plan.memory / 1e9:.1f} GB"
     )
-    groups = build(game, plan.groups, parts.streams // plan.groups, run.seed)
-    (evaluator,) = build(game, 1, EVALUATORS, run.seed + 0xE7A1)
-    hosted = HostedRun(parts, pace, groups, evaluator, EVALUATORS)
-    hosted.start(jax.tree.map(lambda leaf: leaf[0], individuals([run], parts, config)))
-    display.say("compiling with the first block …")
-    account = Account(run, config, hosted, frames)
-    for record in hosted:
-        account.write(recorder, record)
-        display.show(account.progress(record))
-        if account.frames >= frames:
-            break
-    display.say(account.replay_report())
-    checkpoint.save(run.folder / checkpoint.PARAMETERS, hosted.state.member.learner.network)
-    recorder.finish(seconds=account.seconds, frames_done=account.frames)
-    for group in (*groups, evaluator):
-        group.close()
+    groups, evaluator = build_all(game, plan, parts.streams, standing)
+    try:
+        hosted = HostedRun(parts, pace_from(standing, pace), groups, evaluator, EVALUATORS)
+        account = Account(run, config, hosted, frames)
+        begin(hosted, account, standing, individual)
+        display.say("compiling with the first block …")
+        with Saver(
+            [run.folder], saving.interval(frames), display, standing.frames
+        ) as saver:
+            keeper = Keeper(own, hosted, account, recorder, saver, saving.replay)
+            keeper.play(display, interrupts or Interrupts())
+        finish(hosted, account, recorder, display)
+    finally:
+        for open_thing in (*groups, evaluator, recorder):
+            open_thing.close()
+
+
+def build_all(
+    game: HostedGame, plan: Plan, streams: int, standing: Standing
+) -> tuple[list[Guarded], Guarded]:
+    """Groups for training and one for evaluation; a run that goes on has other starts."""
+    name, resumed = standing.run.game, standing.manifest is not None
+    seed = (standing.run.seed + standing.frames) % 2**31
+    groups = build(game, plan.groups, streams // plan.groups, seed)
+    (evaluator,) = build(game, 1, EVALUATORS, seed + 0xE7A1)
+    guarded = [Guarded(group, name, cut_off=resumed) for group in groups]
+    return guarded, Guarded(evaluator, name, cut_off=False)
 
 
 def build(
@@ -94,93 +130,89 @@ def build(
     return build_politely(partial(game.build, groups=groups, streams=streams, seed=seed))
 
 
-class Account:
-    """Turns the records of blocks into rows and into what a display shows."""
+def pace_from(standing: Standing, pace: Pace) -> Pace:
+    """The pace that a run goes on with."""
+    if standing.manifest is None:
+        return pace
+    host = standing.manifest.host
+    if host["replay"]:
+        return pace._replace(warm_up=host["warm_up"])
+    return shifted(pace, host["blocks"])
 
-    def __init__(self, run: RunSpec, config: Config, hosted: HostedRun, total: int):
-        self.run, self.hosted, self.total = run, hosted, total
-        self.arms = arms_of(config.switching)
-        self.heads = tuple(head.name for head in hosted.parts.rules.heads)
-        self.frames = 0
-        self.evaluated = math.nan
-        self.traces = tables.TraceSampler(total // config.evaluation.traces)
-        self._begin = self._before = time.perf_counter()
 
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self._begin
+def begin(
+    hosted: HostedRun, account: Account, standing: Standing, individual: Individual
+) -> None:
+    """From the start, or from a checkpoint."""
+    if standing.manifest is None:
+        hosted.start(individual)
+    else:
+        go_on(hosted, standing.state, standing.manifest.host, EVALUATORS)
+        account.go_on(standing.manifest.host["account"])
 
-    @property
-    def frames_per_block(self) -> int:
-        parts = self.hosted.parts
-        frames = self.hosted.groups[0].spec.frames_per_step
-        return parts.streams * parts.block_length * frames
 
-    def write(self, recorder: Recorder, record: BlockRecord) -> None:
-        """Writes what one block left behind."""
-        parts, variant = self.hosted.parts, self.run.variant
-        clock = tables.Clock(
-            record.block * self.frames_per_block,
-            parts.streams,
-            self.hosted.groups[0].spec.frames_per_step,
-        )
-        self.frames = (record.block + 1) * self.frames_per_block
-        rounds = jax.tree.map(lambda leaf: np.asarray(leaf)[None], record.round)
-        recorder.write("episodes", tables.episode_rows(rounds, clock, variant, self.arms))
-        recorder.write(
-            "learning",
-            tables.learning_rows(rounds.metrics, self.heads, self.frames, record.updates),
-        )
-        recorder.write(
-            "bandits",
-            tables.bandit_rows(rounds.probabilities[0], variant, self.arms, self.frames),
-        )
-        recorder.write("traces", self.traces.rows(rounds, clock))
-        recorder.write(
-            "evaluations",
-            (
-                {
-                    "frames": self.frames,
-                    "return": episode.episode_return,
-                    "length": episode.length,
-                }
-                for episode in record.evaluations
-            ),
-        )
+class Keeper(NamedTuple):
+    """Plays a run block by block, and keeps it safe."""
 
-    def progress(self, record: BlockRecord) -> Progress:
-        now = time.perf_counter()
-        elapsed, self._before = now - self._before, now
-        if record.evaluations:
-            returns = [episode.episode_return for episode in record.evaluations]
-            self.evaluated = float(np.mean(returns))
-        summaries = record.round.summaries
-        finished = np.asarray(summaries.finished)
+    identity: dict[str, Any]
+    hosted: HostedRun
+    account: Account
+    recorder: Recorder
+    saver: Saver
+    with_replay: bool
 
-        def mean(column) -> float:
-            return (
-                float(np.asarray(column)[finished].mean()) if finished.any() else math.nan
+    def play(self, display: Display, interrupts: Interrupts) -> None:
+        """To the run's end; raises `Interrupted` or `NotFinite` if it comes before."""
+        account = self.account
+        for record in self.hosted:
+            before = account.frames
+            account.write(self.recorder, record)
+            display.show(account.progress(record))
+            self.refuse_breakdown(record)
+            if account.frames >= account.total:
+                return
+            if interrupts.requested:
+                self.saver.save_now(self.snapshot)
+                raise Interrupted(f"saved at {account.frames:,} frames")
+            if self.saver.is_due(before, account.frames):
+                self.saver.save(self.snapshot)
+
+    def snapshot(self) -> dict[Path, Snapshot]:
+        """All of the run between two blocks; small enough ones are copied to the host."""
+        learner = self.hosted.state.member.learner
+        refuse_not_finite(self.recorder.folder, learner)
+        counters = saved_counters(self.hosted, self.with_replay)
+        return {
+            self.recorder.folder: Snapshot(
+                run=self.identity,
+                frames=self.account.frames,
+                host={**counters, "account": self.account.host()},
+                records=self.recorder.sizes(),
+                state=saved_state(self.hosted, self.with_replay),
+            )
+        }
+
+    def refuse_breakdown(self, record: BlockRecord) -> None:
+        if self.account.streak.is_breakdown:
+            metrics = jax.tree.map(
+                lambda leaf: np.asarray(leaf)[None], record.round.metrics
+            )
+            learner = self.hosted.state.member.learner
+            raise report_breakdown(
+                self.recorder.folder,
+                self.account.frames,
+                self.account.streak,
+                metrics,
+                jax.device_get(learner),
             )
 
-        return Progress(
-            frames=self.frames,
-            total=self.total,
-            rate=self.frames_per_block / elapsed,
-            updates=record.updates,
-            returns=[mean(summaries.episode_return)],
-            evaluations=[self.evaluated],
-            p_X=[mean(summaries.p_X)],
-        )
 
-    def replay_report(self) -> str:
-        """How much replay holds, and the newest human-normalised score if there is one."""
-        report = jax.device_get(tile_report(self.hosted.state.member.replay.contents))
-        said = (
-            f"replay holds {int(report.observations_held):,} observations at "
-            f"{float(report.bytes_per_frame):,.0f} bytes a frame; "
-            f"{int(report.blocks_evicted)} blocks left early"
-        )
-        if self.run.game in SCORES and not math.isnan(self.evaluated):
-            score = human_normalised(self.run.game, self.evaluated)
-            said += f"; human-normalised score {score:.1%}"
-        return said
+def finish(
+    hosted: HostedRun, account: Account, recorder: Recorder, display: Display
+) -> None:
+    """Leaves parameters and finished tables; checkpoints have served."""
+    display.say(account.replay_report())
+    network = hosted.state.member.learner.network
+    checkpoint.save(recorder.folder / checkpoint.PARAMETERS, network)
+    recorder.finish(seconds=account.seconds, frames_done=account.frames)
+    shutil.rmtree(recorder.folder / checkpoint.FOLDER, ignore_errors=True)

@@ -117,7 +117,7 @@ def test_numbers_become_json():
 def test_the_machine_is_described():
     described = describe_machine()
     assert set(described) == {
-        *("versions", "python", "platform", "cores", "command", "started")
+        *("versions", "python", "platform", "cores", "revision", "command", "started")
     }
     assert {"jax", "numpy", "equinox", "optax"} <= set(described["versions"])
     assert described["cores"] >= 1 and described["started"].endswith("+00:00")

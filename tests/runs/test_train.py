@@ -131,7 +131,8 @@ def test_tables_with_a_cadence_have_a_row_a_chunk(trained):
     assert [progress.frames for progress in watcher.shown] == chunks
     assert [progress.updates for progress in watcher.shown] == [30, 62, 94]
     assert all(len(progress.returns) == 3 for progress in watcher.shown)
-    assert "compiled in" in watcher.said[-1]
+    assert "compiled in" in watcher.said[1]
+    assert "saved at 2,048 frames" in watcher.said[-1]
 
 
 def test_traces_are_whole_episodes(trained):
@@ -199,13 +200,12 @@ def test_a_checkpoint_gives_back_what_was_saved(tmp_path):
         checkpoint.load(tmp_path / "x.npz", tree | {"c": np.zeros(1)})
 
 
-def test_a_run_that_is_there_is_not_trained_again(trained):
+def test_a_run_that_has_finished_is_left_alone(trained):
     folder, _ = trained
-    before = (folder / "one" / records.RUN_FILE).read_text()
-    with pytest.raises(records.RunExists):
-        run(folder)
-    assert (folder / "one" / records.RUN_FILE).read_text() == before
-    assert json.loads(before)["finished"]
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    assert not run(folder).shown
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+    assert json.loads((folder / "one" / records.RUN_FILE).read_text())["finished"]
 
 
 def test_folders_are_named_for_shells():

@@ -1,0 +1,97 @@
+"""What `sidequest train` is to do: runs from the command line, or from folders."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sidequest.cli import Refusal
+from sidequest.config import Config, from_dict
+from sidequest.runs.lock import hold
+from sidequest.runs.records import (
+    RUN_FILE,
+    RunExists,
+    read_run_safely,
+    refuse_existing,
+)
+from sidequest.runs.spec import RunSpec, Saving, run_folder
+from sidequest.switching.variants import parse
+
+
+class Job(NamedTuple):
+    """Runs that are launched together."""
+
+    runs: list[RunSpec]
+    config: Config
+    frames: int
+    memory: int | None
+    saving: Saving
+
+    def saving_by(self, every: int | None, replay: bool | None) -> "Job":
+        """With what was typed about checkpoints in place of what is known."""
+        saving = self.saving._replace(every=every) if every else self.saving
+        if replay is not None:
+            saving = saving._replace(replay=replay)
+        return self._replace(saving=saving)
+
+
+def jobs_to_resume(folders: Sequence[Path]) -> list[Job]:
+    """Runs of the same kind form one job, as they did when they were begun."""
+    jobs: dict[str, Job] = {}
+    for folder in folders:
+        said = read_run_safely(folder)
+        if said.get("finished"):
+            raise Refusal(f"{folder} has finished; there is nothing to go on with")
+        job = job_of(said, folder)
+        key = repr((said["game"], *job[1:]))
+        if key in jobs:
+            jobs[key].runs.extend(job.runs)
+        else:
+            jobs[key] = job
+    return list(jobs.values())
+
+
+def again(folder: Path, out: Path) -> Job:
+    """The same run from its beginning, in a folder below `out`."""
+    job = job_of(read_run_safely(folder), folder)
+    run = job.runs[0]
+    place = run_folder(out, run.variant, run.game, run.seed)
+    if place.resolve() == folder.resolve():
+        raise Refusal(f"{folder} is the run itself; choose another folder with --out")
+    return job._replace(runs=[run._replace(folder=place)])
+
+
+def job_of(said: dict[str, Any], folder: Path) -> Job:
+    """The job of one run, as its run.json tells it."""
+    from sidequest.environments import registry
+
+    try:
+        run = RunSpec(parse(said["variant"]), said["game"], int(said["seed"]), folder)
+        config, frames = from_dict(said["config"]), int(said["frames"])
+        saving = Saving(**said.get("saving", {}))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Refusal(f"{folder / RUN_FILE} lacks what a run is made of: {error}") from None
+    registry.check(run.game)
+    return Job([run], config, frames, said.get("memory"), saving)
+
+
+def fresh_folders(job: Job, fresh: bool, may_go_on: bool) -> None:
+    """Sets aside what is there, if asked to; refuses it if it is in the way."""
+    for run in job.runs:
+        if not (run.folder / RUN_FILE).exists():
+            continue
+        if fresh:
+            set_aside(run.folder)
+        elif not may_go_on:
+            try:
+                refuse_existing(run.folder)
+            except RunExists as there:
+                raise RunExists(f"{there}; --fresh sets it aside") from None
+
+
+def set_aside(folder: Path) -> Path:
+    """Renames a run's folder to the next free name beside it."""
+    names = (folder.with_name(f"{folder.name}.old-{n}") for n in range(1, 10_000))
+    aside = next(name for name in names if not name.exists())
+    with hold([folder]):
+        folder.rename(aside)
+    return aside

@@ -1,0 +1,101 @@
+"""`sidequest watch`: films one episode of a run's agent."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from sidequest.cli import Refusal
+
+Off = tyro.conf.FlagCreatePairsOff
+
+
+def watch(
+    run: tyro.conf.Positional[Path],
+    /,
+    out: Path = Path("episode.mp4"),
+    seed: int = 0,
+    greedy: Annotated[bool, Off] = False,
+    max_steps: int = 3_000,
+    fps: int = 15,
+) -> None:
+    """Films one episode: the game, beside a strip of modes, trigger signal and reward.
+
+    Args:
+        run: Folder of a run, as `sidequest train` prints it.
+        out: The file to write, .mp4 or .gif.
+        seed: Of the episode, 0 or more.
+        greedy: Exploit only, as the evaluator does; else modes switch as in training.
+        max_steps: Where a longer episode is cut, 1 or more; Atari takes 0.1 MB of memory a
+            step.
+        fps: Steps shown in a second, 1 to 100; at 15, Atari runs at its own speed.
+    """
+    from sidequest.cli.progress import Meter
+    from sidequest.cli.settings import use_compilation_cache
+    from sidequest.figures.video import save_video
+
+    check(run, out, seed, max_steps, fps)
+    use_compilation_cache()
+
+    from sidequest.figures.film import Caption, draw_film
+    from sidequest.figures.screens import screen_of
+    from sidequest.runs.player import load_player
+    from sidequest.runs.watch import watch as play
+
+    player, meter = load_player(run), Meter()
+    episode = play(
+        player,
+        seed=seed,
+        greedy=greedy,
+        max_steps=max_steps,
+        report=lambda steps: meter(f"playing, {steps:,} steps"),
+    )
+    steps, spec = len(episode.trace.modes), player.game.spec
+    ending = f"cut at {steps:,} steps" if episode.ending == "cut" else episode.ending
+    title = f"{player.variant}{', greedy' if greedy else ''}"
+    caption = Caption(title, f"{spec.name}, seed {seed}", ending)
+    screen = screen_of(episode.observations, spec.maximum, spec.categories)
+
+    def frames():
+        for number, frame in enumerate(draw_film(screen, episode.trace, caption), 1):
+            meter(f"drawing, {number:,} of {steps:,} frames")
+            yield frame
+
+    try:
+        path = save_video(frames(), out, fps)
+    except OSError as error:
+        raise Refusal(f"cannot write to {out}: {error.strerror}") from error
+    meter.clear()
+    say(f"{steps:,} steps, return {episode.trace.reward.sum():.4g}, {ending}")
+    print(path)
+
+
+def check(run: Path, out: Path, seed: int, max_steps: int, fps: int) -> None:
+    """Refuses at once what would fail after the episode was played."""
+    from sidequest.figures.video import HINT, SUFFIXES
+    from sidequest.runs.records import RUN_FILE
+
+    if out.suffix not in SUFFIXES:
+        raise Refusal(f"out is {str(out)!r}; it ends with {' or '.join(SUFFIXES)}")
+    if seed < 0 or max_steps < 1 or not 1 <= fps <= 100:
+        raise Refusal(
+            f"seed is {seed}, max_steps {max_steps} and fps {fps}; "
+            f"allowed are 0 or more, 1 or more, and 1 to 100"
+        )
+    if not (run / RUN_FILE).exists():
+        raise Refusal(f"{run} holds no run: there is no {RUN_FILE} in it")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refusal(f"cannot write to {out}: {error.strerror}") from error
+    if out.suffix == ".mp4":
+        try:
+            import av  # noqa: F401
+        except ImportError as error:
+            raise Refusal(HINT) from error
+
+
+def say(text: str) -> None:
+    import sys
+
+    print(text, file=sys.stderr)

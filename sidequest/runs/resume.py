@@ -1,0 +1,119 @@
+"""Where runs stand: finished, cut off with a checkpoint, or not begun."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sidequest.config import Config, flatten
+from sidequest.runs import checkpoint
+from sidequest.runs.faults import NoCheckpoint, resume_command
+from sidequest.runs.manifest import Manifest, refuse_other
+from sidequest.runs.records import (
+    RUN_FILE,
+    Recorder,
+    now,
+    plain,
+    read_run,
+    read_run_safely,
+)
+from sidequest.runs.spec import RunSpec
+
+MACHINE = ("versions", "python", "cores", "device")
+"""What may change between two sittings of a run, though the last bits may change too."""
+
+
+class Standing(NamedTuple):
+    """Where one run goes on."""
+
+    run: RunSpec
+    manifest: Manifest | None
+    """Of the checkpoint; None: from the beginning."""
+    state: Any
+    """What the checkpoint holds."""
+
+    @property
+    def frames(self) -> int:
+        return self.manifest.frames if self.manifest else 0
+
+
+def identity(run: RunSpec, config: Config, frames: int) -> dict[str, Any]:
+    """What must be the same for a checkpoint to be of this run."""
+    head = {"variant": str(run.variant), "game": run.game, "seed": run.seed}
+    return plain({**head, "frames": frames, **flatten(config)})
+
+
+def identity_of(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of a `run.json`."""
+    head = {name: said.get(name) for name in ("variant", "game", "seed", "frames")}
+    settings = {
+        f"{component}.{name}": value
+        for component, entries in said.get("config", {}).items()
+        for name, value in entries.items()
+    }
+    return {**head, **settings}
+
+
+def is_finished(folder: Path, run: Mapping[str, Any]) -> bool:
+    """Whether the folder holds the finished run; raises `DoesNotFit` if another's."""
+    if not (folder / RUN_FILE).exists():
+        return False
+    said = read_run_safely(folder)
+    refuse_other(folder, identity_of(said), run)
+    return bool(said.get("finished"))
+
+
+def find_standing(
+    run: RunSpec,
+    wanted: Mapping[str, Any],
+    like: Any,
+    say: Callable[[str], None],
+    **how: Any,
+) -> Standing:
+    """Looks for the newest good checkpoint of a run.
+
+    Args:
+        wanted: The run's `identity`.
+        like: The structure of its state.
+        how: Goes to `checkpoint.newest`.
+
+    Raises:
+        NoCheckpoint: If there are checkpoints, but none is good.
+    """
+    found = checkpoint.newest(run.folder, like, say, run=wanted, **how)
+    if found:
+        return Standing(run, *found)
+    if checkpoint.listed(run.folder):
+        raise NoCheckpoint(
+            f"{run.folder} cannot go on: none of its checkpoints can be used. "
+            f"{resume_command([run.folder])} --fresh sets the folder aside and starts anew"
+        )
+    return Standing(run, None, None)
+
+
+def reopen(standing: Standing, said: Mapping[str, Any], say: Callable) -> Recorder:
+    """The recorder of a run that is begun or goes on.
+
+    Args:
+        said: What run.json would say if the run was begun now.
+    """
+    folder = standing.run.folder
+    if not (folder / RUN_FILE).exists():
+        return Recorder(folder, said)
+    changed = {
+        name: [before, plain(said[name])]
+        for name, before in read_run(folder).items()
+        if name in MACHINE and before != plain(said[name])
+    }
+    for name, (before, here) in changed.items():
+        say(f"{folder} began with {name} {before}, now {here}: the last bits may differ")
+    note = {"frames": standing.frames, "time": now(), "command": said["command"]}
+    sizes = standing.manifest.records if standing.manifest else {}
+    return Recorder.go_on(folder, sizes, {**note, "changed": changed})
+
+
+def by_progress(standings: Sequence[Standing]) -> list[list[Standing]]:
+    """Groups of runs that are equally far, the most advanced first."""
+    groups: dict[int, list[Standing]] = {}
+    for standing in standings:
+        groups.setdefault(standing.frames, []).append(standing)
+    return [groups[frames] for frames in sorted(groups, reverse=True)]

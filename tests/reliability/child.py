@@ -1,0 +1,67 @@
+"""The command in a process of its own, with the tests' game: `python -m …child train …`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(*arguments: str, store: Path, **more: str) -> subprocess.Popen:
+    """Starts the command; compiled programs are shared by all such processes."""
+    environment = os.environ | {
+        "XDG_CACHE_HOME": str(store),
+        "JAX_PLATFORMS": "cpu",
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        **more,
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.reliability.child", *arguments],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def stop(
+    process: subprocess.Popen, after: float, *signals: int, since="compiled in"
+) -> str:
+    """Sends signals some seconds after a line was seen; returns what was said."""
+    assert process.stderr is not None
+    said = ""
+    for line in process.stderr:
+        said += line
+        if since in line:
+            time.sleep(after)
+            for number in signals or (signal.SIGKILL,):
+                if process.poll() is None:
+                    process.send_signal(number)
+                    time.sleep(0.1)
+            break
+    rest, _ = process.communicate()[::-1]
+    return said + rest
+
+
+def unfinished(folder: Path) -> list[str]:
+    return [
+        str(path.parent)
+        for path in sorted(folder.rglob("run.json"))
+        if not json.loads(path.read_text())["finished"]
+    ]
+
+
+if __name__ == "__main__":
+    from sidequest.cli import main
+    from sidequest.environments import registry
+    from tests.reliability.harness import GAME
+    from tests.runs.tiny import bargains
+
+    registry.register(GAME, bargains)
+    main(sys.argv[1:])

@@ -1,0 +1,102 @@
+"""A disk that is full or read-only costs nothing that was written before."""
+
+import contextlib
+import errno
+import os
+import resource
+
+import numpy as np
+import pytest
+
+from sidequest.runs import checkpoint, records
+from sidequest.runs.checkpoint import Snapshot, listed
+from sidequest.runs.faults import CannotWrite
+from sidequest.runs.lock import hold
+from sidequest.runs.records import Recorder, read_table
+from sidequest.runs.saving import Saver
+from tests.reliability.harness import Watcher
+
+RUN = {"variant": "XU-step-level-0.1", "game": "tests:bargains", "seed": 0}
+
+
+@contextlib.contextmanager
+def largest_file(size: int):
+    """No file may grow beyond this; Python ignores the signal, so writing fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def taken(folder, frames: int, size: int = 100_000):
+    noise = np.random.default_rng(frames).normal(size=size)
+    return lambda: {folder: Snapshot(RUN, frames, {}, {}, {"noise": noise})}
+
+
+def test_case_21_disk_full_at_a_checkpoint(tmp_path):
+    display = Watcher()
+    with Saver([tmp_path], 10, display) as saver:
+        saver.save_now(taken(tmp_path, 10))
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+        with largest_file(20_000):
+            saver.save(taken(tmp_path, 20))
+            saver.wait()
+            assert "no checkpoint was made" in display.said[-1]
+            assert "that of 10 frames is kept, the run goes on" in display.said[-1]
+            # If it is the last chance, the fault is raised.
+            with pytest.raises(CannotWrite, match="cannot write .*checkpoints") as fault:
+                saver.save_now(taken(tmp_path, 20))
+            assert fault.value.exit == 73
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
+        assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [
+            "0" * 10 + "10"
+        ]
+        saver.save_now(taken(tmp_path, 30))  # there is room again
+    assert [int(path.name) for path in listed(tmp_path)] == [30, 10]
+
+
+def test_only_the_newest_good_checkpoints_stay(tmp_path):
+    with Saver([tmp_path], 10, Watcher()) as saver:
+        for frames in (10, 20, 30, 40):
+            assert saver.is_due(frames - 5, frames) and not saver.is_due(frames, frames + 9)
+            saver.save(taken(tmp_path, frames, 10))
+    assert [int(path.name) for path in listed(tmp_path)] == [40, 30]
+    assert checkpoint.KEPT == 2
+
+
+def test_case_22_disk_full_at_a_row(tmp_path):
+    """The run stops there: a table with a gap would be worse, and resuming has none."""
+    recorder = Recorder(tmp_path / "run", RUN)
+    row = {"frames": 1, "text": "x" * 500}
+    recorder.write("episodes", [row] * 10)
+    sizes = recorder.sizes()
+    with largest_file(8_000):
+        with pytest.raises(
+            CannotWrite, match=r"episodes.jsonl.*go on with: sideq"
+        ) as fault:
+            for _ in range(10):
+                recorder.write("episodes", [row])
+        recorder.close()
+    assert fault.value.exit == 73 and "\n" not in str(fault.value)
+    assert read_table(tmp_path / "run", "episodes").height >= 10
+    again = Recorder.go_on(tmp_path / "run", sizes, {})
+    again.write("episodes", [row | {"frames": 2}])
+    again.close()
+    assert read_table(tmp_path / "run", "episodes")["frames"].to_list() == [1] * 10 + [2]
+
+
+def test_case_23_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        with pytest.raises(CannotWrite, match="Read-only file system") as fault:
+            with hold([tmp_path / "run"]):
+                raise AssertionError("held what cannot be held")
+    assert fault.value.exit == 73
+    monkeypatch.setattr(records, "write_json", refuse)
+    with pytest.raises(CannotWrite, match=r"run.json: Read-only"):
+        Recorder(tmp_path / "other", RUN)

@@ -1,0 +1,192 @@
+"""A run that was stopped and went on is, bit by bit, one that never stopped."""
+
+import random
+import signal
+
+import pytest
+
+from sidequest.runs import checkpoint
+from sidequest.runs.faults import Interrupted
+from sidequest.runs.records import Recorder, read_run
+from sidequest.runs.spec import Saving
+from tests.reliability import child
+from tests.reliability.harness import CHUNK, GAME, Watcher, results, run, specs
+
+OPTIONS = [
+    *("--game", GAME, "--seeds", "2", "--frames", str(40 * CHUNK), "--quiet"),
+    *("--checkpoint-every", str(4 * CHUNK)),
+]
+for setting in (
+    *("network.pre_units=16", "network.core_units=16", "network.post_units=16"),
+    *("network.head_units=16", "acting.streams=4", "replay.block_length=8"),
+    *("replay.prefix=4", "replay.warm_up=0", "learning.batch_size=8"),
+    *("evaluation.interval=5000", "replay.capacity=6400"),
+):
+    OPTIONS += ["--set", setting]
+VARIANT = "XU-intra(*,informed,p*,X)"
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    run(specs(folder, 0, 1))
+    return {seed: results(folder / f"seed-{seed}") for seed in (0, 1)}
+
+
+def test_case_01_the_same_seed_twice(uninterrupted, tmp_path):
+    """And alone instead of side by side, without a checkpoint."""
+    (alone,) = specs(tmp_path, 1)
+    run([alone], saving=Saving(every=10**9))
+    assert results(alone.folder) == uninterrupted[1]
+
+
+@pytest.mark.parametrize("stops", [(2,), pytest.param((2, 1, 2), marks=pytest.mark.slow)])
+def test_case_02_stopped_and_resumed(uninterrupted, tmp_path, stops):
+    runs = specs(tmp_path, 0, 1)
+    for chunks in stops:
+        with pytest.raises(Interrupted, match="saved at"):
+            run(runs, Watcher(stop_after=chunks))
+    watcher = run(runs)
+    assert len(watcher.shown) == 6 - sum(stops)
+    for seed, one in enumerate(runs):
+        assert results(one.folder) == uninterrupted[seed]
+        assert not (one.folder / checkpoint.FOLDER).exists()
+        assert len(read_run(one.folder)["resumed"]) == len(stops)
+
+
+def test_case_02_runs_that_are_not_equally_far(uninterrupted, tmp_path):
+    """One goes on alone from its checkpoint, the other begins; both as if together."""
+    first, second = specs(tmp_path, 0, 1)
+    with pytest.raises(Interrupted):
+        run([first], Watcher(stop_after=2))
+    watcher = run([first, second])
+    assert [progress.frames // CHUNK for progress in watcher.shown] == [
+        *(3, 4, 5, 6),
+        *(1, 2, 3, 4, 5, 6),
+    ]
+    assert results(first.folder) == uninterrupted[0]
+    assert results(second.folder) == uninterrupted[1]
+
+
+@pytest.mark.slow
+def test_case_24_an_unfinished_line_is_dropped(uninterrupted, tmp_path):
+    (one,) = specs(tmp_path, 0)
+    with pytest.raises(Interrupted):
+        run([one], Watcher(stop_after=3))
+    with (one.folder / "episodes.jsonl").open("a") as file:
+        file.write('{"run": "x", "frames": 99999}\n{"run": "y", "fra')
+    run([one])
+    assert results(one.folder) == uninterrupted[0]
+
+
+@pytest.mark.slow
+def test_a_run_cut_off_in_its_last_moment_finishes(uninterrupted, tmp_path, monkeypatch):
+    """Killed while tables became Parquet: the lines are still there, and count."""
+    (one,) = specs(tmp_path, 0)
+    note = Recorder._note
+
+    def die_at_the_end(recorder):
+        if recorder.run.get("finished"):
+            raise KeyboardInterrupt
+        note(recorder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "_note", die_at_the_end)
+        with pytest.raises(KeyboardInterrupt):
+            run([one])
+    assert (one.folder / "episodes.parquet").exists()
+    assert (one.folder / "episodes.jsonl").exists()
+    run([one])
+    assert results(one.folder) == uninterrupted[0]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted_process(tmp_path_factory, program_store):
+    folder = tmp_path_factory.mktemp("process")
+    process = child.start(
+        "train", VARIANT, *OPTIONS, "--out", str(folder), store=program_store
+    )
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    return [results(path.parent) for path in sorted(folder.rglob("run.json"))]
+
+
+def kill_and_resume(folder, store, moments, *signals):
+    """Stops the command at some moments after it began to play, then lets it finish."""
+    arguments = ["train", VARIANT, *OPTIONS, "--out", str(folder)]
+    codes = []
+    for moment in moments:
+        process = child.start(*arguments, store=store)
+        said = child.stop(process, moment, *signals)
+        codes.append(process.returncode)
+        left = child.unfinished(folder)
+        if not left:
+            break
+        arguments = ["train", "--resume", *left, "--quiet"]
+    while left := child.unfinished(folder):
+        process = child.start("train", "--resume", *left, "--quiet", store=store)
+        _, said = process.communicate()
+        assert process.returncode == 0, said
+    return codes, [results(path.parent) for path in sorted(folder.rglob("run.json"))]
+
+
+def test_case_05_killed_at_random_moments(uninterrupted_process, program_store, tmp_path):
+    dice = random.Random(5)
+    moments = [dice.uniform(0.0, 1.5) for _ in range(2)]
+    codes, found = kill_and_resume(tmp_path, program_store, moments)
+    assert codes[0] == -signal.SIGKILL
+    assert found == uninterrupted_process
+
+
+@pytest.mark.slow
+def test_case_05_killed_twenty_times(uninterrupted_process, program_store, tmp_path):
+    dice = random.Random(20)
+    moments = [dice.uniform(0.0, 1.0) for _ in range(20)]
+    codes, found = kill_and_resume(tmp_path, program_store, moments)
+    assert codes.count(-signal.SIGKILL) >= 3
+    assert found == uninterrupted_process
+
+
+def test_case_07_terminated_while_playing(uninterrupted_process, program_store, tmp_path):
+    codes, found = kill_and_resume(tmp_path, program_store, [0.3], signal.SIGTERM)
+    assert codes == [75]
+    assert found == uninterrupted_process
+
+
+@pytest.mark.slow
+def test_case_08_terminated_while_compiling(program_store, tmp_path):
+    arguments = ["train", VARIANT, *OPTIONS, "--out", str(tmp_path)]
+    process = child.start(*arguments, store=tmp_path / "empty")
+    said = child.stop(process, 0.5, signal.SIGTERM, since="compiling")
+    assert process.returncode == 75, said
+    assert "go on with: sidequest train --resume" in said
+    assert len(child.unfinished(tmp_path)) == 2
+
+
+@pytest.mark.slow
+def test_case_10_a_second_signal_leaves_at_once(program_store, tmp_path):
+    arguments = ["train", VARIANT, *OPTIONS, "--out", str(tmp_path)]
+    process = child.start(*arguments, store=tmp_path / "empty")
+    said = child.stop(process, 0.5, signal.SIGINT, signal.SIGINT, since="compiling")
+    assert process.returncode == 128 + signal.SIGINT
+    assert "left at once" in said
+
+
+FAMILIES = [
+    *("XU-intra(10,blind,n*,G)", "XU-intra(*,blind,0.1,X)", "XI-intra(*,informed,p*,X)"),
+    *("XI-intra(=,blind,p*,G)", "XU-intra(10,informed:mismatch,0.1,G)"),
+    *("XU-episode-level-*", "XU-step-level-0.1", "XS-intra(10,informed,0.1,G)"),
+    *("Xγ-intra(10,blind,10,X)", "XU-experiment-level-X"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", FAMILIES)
+def test_case_04_every_family_of_variants(tmp_path, variant):
+    (whole,) = specs(tmp_path / "whole", 3, variant=variant)
+    (parts,) = specs(tmp_path / "parts", 3, variant=variant)
+    run([whole], chunks=4)
+    with pytest.raises(Interrupted):
+        run([parts], Watcher(stop_after=2), chunks=4)
+    run([parts], chunks=4)
+    assert results(parts.folder) == results(whole.folder)

@@ -1,0 +1,168 @@
+"""Who may write a folder, what the command says, and what it refuses."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import sidequest.runs
+from sidequest.cli import COMMANDS, main
+from sidequest.cli.jobs import again, jobs_to_resume, set_aside
+from sidequest.runs.faults import DoesNotFit, RunBusy
+from sidequest.runs.lock import LOCK, hold
+from sidequest.runs.records import RUN_FILE, Recorder, write_json
+from sidequest.runs.resume import is_finished
+from tests.reliability.harness import CONFIG
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from sidequest.runs.lock import hold
+with hold([Path(sys.argv[1])]):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def call(*arguments):
+    with pytest.raises(SystemExit) as stopped:
+        main(list(arguments))
+    return stopped.value.code
+
+
+def test_case_30_two_processes_and_one_folder(tmp_path):
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path / "run")],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+    with pytest.raises(RunBusy, match=f"in use: process {holder.pid} on") as fault:
+        with hold([tmp_path / "run"]):
+            raise AssertionError("two at a time")
+    assert fault.value.exit == 75
+    holder.kill()
+    holder.communicate()
+    # The file is still there, and names a process that is not: it is taken over.
+    assert json.loads((tmp_path / "run" / LOCK).read_text())["pid"] == holder.pid
+    with hold([tmp_path / "run"]):
+        assert json.loads((tmp_path / "run" / LOCK).read_text())["pid"] == os.getpid()
+    assert not (tmp_path / "run").exists()  # nothing was in it
+
+
+def test_all_folders_are_held_or_none(tmp_path):
+    with hold([tmp_path / "b"]):
+        with pytest.raises(RunBusy), hold([tmp_path / "a", tmp_path / "b"]):
+            raise AssertionError
+        with hold([tmp_path / "a"]):
+            pass
+
+
+def enrol(folder, **more):
+    run = {"variant": "XU-step-level-0.1", "game": "probe:constant", "seed": 2}
+    config = json.loads(json.dumps(dataclasses.asdict(CONFIG)))
+    Recorder(folder, {**run, "frames": 10, "config": config, **more}).close()
+    return folder
+
+
+def test_runs_of_one_kind_are_resumed_together(tmp_path):
+    folders = [enrol(tmp_path / "a"), enrol(tmp_path / "b", seed=3)]
+    folders.append(enrol(tmp_path / "c", frames=20))
+    jobs = jobs_to_resume(folders)
+    assert [[run.seed for run in job.runs] for job in jobs] == [[2, 3], [2]]
+    assert [job.frames for job in jobs] == [10, 20]
+    assert jobs[0].config == CONFIG
+
+
+def test_from_starts_the_same_again(tmp_path):
+    job = again(enrol(tmp_path / "a"), tmp_path / "out")
+    (run,) = job.runs
+    assert (str(run.variant), run.game, run.seed) == (
+        *("XU-step-level-0.1", "probe:constant", 2),
+    )
+    assert run.folder == tmp_path / "out/XU-step-level-0_1/probe-constant/seed-2"
+    assert (job.config, job.frames) == (CONFIG, 10)
+
+
+def test_fresh_sets_a_folder_aside(tmp_path):
+    folder = enrol(tmp_path / "seed-0")
+    assert set_aside(folder) == tmp_path / "seed-0.old-1"
+    assert not folder.exists() and (tmp_path / "seed-0.old-1" / RUN_FILE).exists()
+    assert set_aside(enrol(folder)) == tmp_path / "seed-0.old-2"
+
+
+REFUSED = [
+    (["--game", "probe:constant"], "name a variant"),
+    (["XU-step-level-0.1"], "name a game"),
+    (["XU-step-level-0.1", "--game", "minatar:brekout"], "minatar:breakout"),
+    (["XU-step-level-2", "--game", "probe:constant"], "step-level"),
+    (["XU-intra(10,blind,-5,G)", "--game", "probe:constant"], "Allowed"),
+    (["XU-step-level-0.1", "--game", "probe:constant", "--seeds", "0"], "seeds is 0"),
+    (["XU-step-level-0.1", "--game", "probe:constant", "--frames", "-5"], "--frames"),
+    (
+        ["XU-step-level-0.1", "--game", "probe:constant", "--checkpoint-every", "often"],
+        "--checkpoint-every is 'often'",
+    ),
+    (
+        ["XU-step-level-0.1", "--game", "probe:constant", "--set", "learning.discount=2.0"],
+        "between 0 and 1",
+    ),
+    (["--resume", "nowhere"], "holds no run"),
+    (["--from", "nowhere"], "holds no run"),
+    (["--resume", "nowhere", "--game", "probe:constant"], "leave out --game"),
+    (["--resume", "nowhere", "--from", "nowhere"], "leave out --from"),
+]
+
+
+@pytest.mark.parametrize("arguments, reason", REFUSED)
+def test_case_36_bad_input(arguments, reason, tmp_path, capsys):
+    begin = time.monotonic()
+    assert call("train", *arguments, "--out", str(tmp_path / "out")) == 2
+    assert reason in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert time.monotonic() - begin < 3
+
+
+def test_case_36_an_unknown_option(capsys):
+    assert call("train", "XU-step-level-0.1", "--gane", "probe:constant") == 2
+    assert "--game" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_case_41_help_needs_no_extra(command, monkeypatch, capsys):
+    for missing in ("tensorboardX", "ray", "av"):
+        monkeypatch.setitem(sys.modules, missing, None)
+    assert call(command, "--help") == 0
+    assert "usage" in capsys.readouterr().out
+
+
+def test_a_run_that_is_there_is_not_begun_again(tmp_path, capsys):
+    options = ["XU-step-level-0.1", "--game", "probe:constant", "--out", str(tmp_path)]
+    folder = enrol(tmp_path / "XU-step-level-0_1/probe-constant/seed-0", seed=0)
+    assert call("train", *options) == 2
+    said = capsys.readouterr().err
+    assert f"sidequest train --resume {folder} goes on" in said and "--fresh" in said
+    write_json(folder / RUN_FILE, {"finished": "today"})
+    assert call("train", *options) == 2
+    assert call("train", "--resume", str(folder)) == 2
+    assert "has finished" in capsys.readouterr().err
+    (folder / RUN_FILE).write_text("{")
+    assert call("train", "--resume", str(folder)) == 66
+
+
+def test_case_28_a_folder_of_another_run_is_refused(tmp_path):
+    folder = enrol(tmp_path / "a")
+    wanted = {"variant": "XU-step-level-0.1", "game": "probe:constant", "seed": 9}
+    with pytest.raises(DoesNotFit, match="seed is 2, here 9"):
+        is_finished(folder, wanted)
+
+
+def test_case_39_a_clock_that_jumps():
+    """Rates go by a clock that cannot, checkpoints by frames; nobody asks the other one."""
+    for path in Path(sidequest.runs.__file__).parent.glob("*.py"):
+        assert "time.time(" not in path.read_text(), path

@@ -1,0 +1,162 @@
+"""Runs on emulators go on with everything but the emulators' inner state."""
+
+import shutil
+
+import numpy as np
+import polars
+import pytest
+
+from sidequest.config import change
+from sidequest.environments.base import HostedGame
+from sidequest.runs import resume_hosted
+from sidequest.runs.breakdown import updates_due
+from sidequest.runs.checkpoint import listed
+from sidequest.runs.faults import Interrupted, MachineFault
+from sidequest.runs.manifest import read_manifest
+from sidequest.runs.ondevice import pace_of
+from sidequest.runs.records import read_table
+from sidequest.runs.resume_hosted import Guarded, shifted
+from sidequest.runs.spec import RunSpec, Saving
+from sidequest.runs.train_hosted import train_hosted
+from tests.reliability.harness import Watcher, results
+from tests.runs.test_hosted import GROUPS, LENGTH, SIZE, TINY, VARIANT, Drawn
+
+STREAMS = GROUPS * SIZE
+BLOCK = STREAMS * LENGTH * 4  # frames
+BLOCKS = 14
+STOP = 6
+WARM_UP = 3
+CONFIG = change(
+    TINY, **{"replay.warm_up": WARM_UP * STREAMS * LENGTH, "evaluation.traces": 5}
+)
+MEMORY = 60_000_000
+
+
+def build(groups: int, streams: int, seed: int):
+    return [Drawn(range(streams * g, streams * (g + 1))) for g in range(groups)]
+
+
+GAME = HostedGame(build, Drawn.spec)
+
+
+def spec(folder) -> RunSpec:
+    return RunSpec(VARIANT, "drawn", 0, folder)
+
+
+def play(folder, stop_after=None, saving=Saving(every=2 * BLOCK), game=GAME):  # noqa: B008
+    watcher = Watcher(stop_after)
+    train_hosted(
+        *(spec(folder), game, CONFIG, BLOCKS * BLOCK, watcher, MEMORY),
+        *(saving, watcher.interrupts),
+    )
+    return watcher
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A run that was interrupted, with replay in its checkpoint."""
+    folder = tmp_path_factory.mktemp("hosted") / "stopped"
+    with pytest.raises(Interrupted, match=f"saved at {STOP * BLOCK:,} frames"):
+        play(folder, stop_after=STOP)
+    return folder
+
+
+def test_a_hosted_run_goes_on(stopped, tmp_path):
+    copies = [shutil.copytree(stopped, tmp_path / name) for name in "ab"]
+    for copy in copies:
+        watcher = play(copy)
+        assert [progress.frames // BLOCK for progress in watcher.shown] == list(
+            range(STOP + 1, BLOCKS + 1)
+        )
+    # From the same checkpoint, twice the same.
+    assert results(copies[0]) == results(copies[1])
+    learning = read_table(copies[0], "learning")
+    assert learning["frames"].is_sorted() and learning["frames"].n_unique() == len(learning)
+    # The ratio is exact to the end: block n is paid for while block n + 1 is played.
+    pace = pace_of(CONFIG)
+    paid = (BLOCKS - 1 - pace.warm_up) * pace.numerator // pace.denominator
+    assert learning["updates"][-1] == paid
+
+
+def test_episodes_in_flight_are_dropped(stopped, tmp_path):
+    folder = shutil.copytree(stopped, tmp_path / "run")
+    play(folder)
+    episodes = read_table(folder, "episodes")
+    # When the run was saved, one block more was complete than tables tell.
+    resumed = (STOP + 1) * BLOCK
+    for stream in range(STREAMS):
+        own = episodes.filter(polars.col("stream") == stream)
+        assert set(own["length"]) == {5 + stream}
+        assert set(own["return"]) == {5.0 + stream}
+        later = own.filter(polars.col("frames") >= resumed)["frames"].to_numpy()
+        steps = (later - resumed) // (4 * STREAMS)
+        # Emulators began anew: the first episode ends 5 + stream steps after.
+        expected = np.arange(5 + stream, (BLOCKS - STOP - 1) * LENGTH, 5 + stream)
+        np.testing.assert_array_equal(steps, expected)
+
+
+def test_without_replay_nothing_is_learned_or_owed_until_it_is_full(tmp_path):
+    saving = Saving(every=2 * BLOCK, replay=False)
+    with pytest.raises(Interrupted):
+        play(tmp_path / "run", stop_after=STOP, saving=saving)
+    path = listed(tmp_path / "run")[0]
+    assert not any(".replay" in leaf for leaf in read_manifest(path).leaves)
+    watcher = play(tmp_path / "run", saving=saving)
+    updates = [progress.updates for progress in watcher.shown]
+    done = read_manifest(path).host["updates"] if path.exists() else updates[0]
+    pace = pace_of(CONFIG)
+    blocks = STOP + 1  # complete when the run was saved
+    expected = [
+        done
+        + max(number - 1 - blocks - pace.warm_up, 0) * pace.numerator // pace.denominator
+        for number in range(STOP + 1, BLOCKS + 1)
+    ]
+    assert updates == expected
+    assert max(np.diff(updates)) <= -(-pace.numerator // pace.denominator)
+
+
+@pytest.mark.slow
+def test_what_is_large_is_streamed(stopped, tmp_path, monkeypatch):
+    """The same bytes, whether they were copied first or not."""
+    monkeypatch.setattr(resume_hosted, "HOST_COPY", 0)
+    with pytest.raises(Interrupted):
+        play(tmp_path / "run", stop_after=STOP)
+    ours, theirs = listed(tmp_path / "run")[0], listed(stopped)[0]
+    for file in ours.glob("*.npz"):
+        assert file.read_bytes() == (theirs / file.name).read_bytes()
+
+
+@pytest.mark.slow
+def test_an_emulator_that_dies_is_told_in_one_line(stopped, tmp_path):
+    folder = shutil.copytree(stopped, tmp_path / "run")
+
+    class Dying(Drawn):
+        def recv(self):
+            if self.step == 2 * LENGTH:
+                raise RuntimeError("emulator gone")
+            return super().recv()
+
+    def build_dying(groups: int, streams: int, seed: int):
+        return [Dying(range(streams * g, streams * (g + 1))) for g in range(groups)]
+
+    with pytest.raises(MachineFault, match="emulator of drawn died .*gone") as fault:
+        play(folder, game=HostedGame(build_dying, Drawn.spec))
+    assert "\n" not in str(fault.value) and fault.value.exit == 71
+    assert listed(folder)[0].name == listed(stopped)[0].name
+    play(folder)
+
+
+def test_the_first_timesteps_of_fresh_emulators_say_that_the_stream_was_cut():
+    guarded = Guarded(Drawn([0, 1]), "drawn", cut_off=True)
+    first = guarded.recv()
+    assert first.truncated.all() and first.is_first.all() and not first.terminated.any()
+    guarded.send(np.zeros(2, np.int32))
+    assert not guarded.recv().truncated.any()
+
+
+def test_the_pace_is_shifted_by_the_blocks_before():
+    pace = pace_of(CONFIG)._replace(numerator=3, denominator=2, warm_up=4)
+    due = [updates_due(shifted(pace, 10), block) for block in range(24)]
+    assert sum(due[:14]) == 0
+    assert due[14:] == [updates_due(pace, block) for block in range(4, 14)]
+    assert max(due) == 2

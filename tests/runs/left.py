@@ -1,0 +1,52 @@
+"""Runs as they are found on disk, with parameters that were never trained."""
+
+import dataclasses
+from pathlib import Path
+
+import jax
+
+from sidequest.config import SMALL_FRAMES, Config, change
+from sidequest.environments import registry
+from sidequest.environments.base import CompiledEnvironment, HostedGame
+from sidequest.runs import checkpoint
+from sidequest.runs.assembly import assemble, make_network
+from sidequest.runs.player import Player
+from sidequest.runs.records import RUN_FILE, write_json
+from sidequest.switching.variants import parse
+
+TINY_FRAMES = change(
+    SMALL_FRAMES,
+    **{
+        "network.channels": (4, 4),
+        "network.kernels": (7, 5),
+        "network.strides": (7, 4),
+        "network.pre_units": 8,
+        "network.core_units": 8,
+        "network.post_units": 8,
+        "network.head_units": 8,
+    },
+)
+"""For raw frames, as quick as can be."""
+
+
+def leave_run(folder: Path, variant: str, game: str, config: Config, seed=3) -> Path:
+    """A folder as a run of `seed` leaves it behind, without tables."""
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = dataclasses.asdict(config)
+    run = {"variant": variant, "game": game, "seed": seed, "config": settings}
+    write_json(folder / RUN_FILE, run)
+    heads = len(parse(variant).heads)
+    network = make_network(config, registry.make(game).spec, heads, jax.random.key(seed))
+    checkpoint.save(folder / checkpoint.PARAMETERS, network)
+    return folder
+
+
+def fresh_player(
+    game: CompiledEnvironment | HostedGame, variant: str, config: Config
+) -> Player:
+    """The agent of no run at all."""
+    parts = assemble(config, game.spec, [parse(variant)])
+    heads = len(parts.rules.heads)
+    network = make_network(config, game.spec, heads, jax.random.key(0))
+    scales = jax.numpy.ones(heads)
+    return Player({}, game, config, parse(variant), parts, network, scales)
