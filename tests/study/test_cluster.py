@@ -1,0 +1,71 @@
+"""A Ray cluster of two nodes on this machine, one of which is lost in the middle."""
+
+import sys
+
+import pytest
+
+from sidequest.config import ConfigError
+from sidequest.runs.records import read_run
+from sidequest.study.cluster import Need, join
+from sidequest.study.conduct import conduct
+from sidequest.study.folder import missing
+from sidequest.study.grids import jobs_of
+from sidequest.study.planning import plan
+from sidequest.study.studies import find
+from tests.study.fakes import Memory
+
+
+def test_how_many_tasks_a_node_holds():
+    assert Need(4, 0).fits({"CPU": 9.0}) == 2
+    assert Need(4, 0).fits({"memory": 1e9}) == 0
+    assert Need(1, 1).fits({"CPU": 64.0, "GPU": 3.0}) == 3
+
+
+def test_without_ray_there_is_a_hint(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ConfigError, match=r"pip install 'sidequest\[cluster\]'"):
+        join("auto", tmp_path, Memory())
+
+
+class Removing(Memory):
+    """Removes a node when a checkpoint has come back from it."""
+
+    def __init__(self, folder, cluster, node):
+        super().__init__()
+        self.folder, self.cluster, self.node = folder, cluster, node
+        self.came_back = []
+
+    def show(self, group, progress):
+        super().show(group, progress)
+        found = list(self.folder.glob("*/*/*/checkpoints/*/manifest.json"))
+        if self.node is not None and found:
+            self.came_back = found
+            self.cluster.remove_node(self.node, allow_graceful=False)
+            self.node = None
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_a_lost_node_s_runs_go_on_elsewhere(tmp_path):
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    # Long enough for checkpoints on the way; the head itself does no work.
+    study = find("paper/fig5/tiny")._replace(frames=100_000)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    try:
+        nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+        board = Removing(tmp_path, cluster, nodes[0])
+        crew, machine = join(cluster.address, tmp_path, board)
+        assert crew.room == 2 and machine == ("cpu", 1)
+        jobs = jobs_of(study)
+        tally = conduct(plan(jobs, machine), crew, board)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    assert tally == ({}, [], [])
+    assert not missing(tmp_path, jobs)
+    assert board.came_back
+    assert [kind for kind, _ in board.ends].count("lost") >= 1
+    assert any(read_run(tmp_path / job.folder).get("resumed") for job in jobs)
+    assert not list(tmp_path.rglob(".arriving"))

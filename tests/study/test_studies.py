@@ -1,0 +1,185 @@
+"""Studies as data: what is in them, counted and spelled by hand."""
+
+import functools
+from pathlib import Path
+
+import pytest
+
+from sidequest.config import ConfigError, check
+from sidequest.environments import registry
+from sidequest.runs.assembly import assemble
+from sidequest.study.grids import Grid, Job, Study, jobs_of, narrow
+from sidequest.study.studies import STUDIES, UnknownStudy, find
+from sidequest.switching.variants import VariantError, parse
+
+EXAMPLE = Study(
+    name="example",
+    title="Two by two",
+    grids=(
+        Grid(("XU-step-level-0.01", "XI-episode-level-*"), ("probe:constant",)),
+        Grid(("XU-step-level-0.01",), ("probe:constant", "probe:two_step")),
+        Grid(("XI-episode-level-*",), ("probe:constant",), (("learning.watkins", False),)),
+    ),
+    seeds=2,
+    frames=1_000,
+    preset="small",
+    settings=(("replay.ratio", 1.0),),
+)
+
+
+def ids(study: Study) -> list[str]:
+    return [job.id for job in jobs_of(study)]
+
+
+@functools.cache
+def paper_ids() -> set[str]:
+    return set(ids(find("paper")))
+
+
+def test_a_grid_is_every_variant_on_every_game_and_overlaps_count_once():
+    assert ids(EXAMPLE) == [
+        "XU-step-level-0.01/probe:constant/0",
+        "XU-step-level-0.01/probe:constant/1",
+        "XI-episode-level-*/probe:constant/0",
+        "XI-episode-level-*/probe:constant/1",
+        "XU-step-level-0.01/probe:two_step/0",
+        "XU-step-level-0.01/probe:two_step/1",
+        "XI-episode-level-*+learning.watkins=False/probe:constant/0",
+        "XI-episode-level-*+learning.watkins=False/probe:constant/1",
+    ]
+
+
+def test_a_job_has_a_folder_and_settings_of_its_own():
+    plain, other = jobs_of(EXAMPLE)[2], jobs_of(EXAMPLE)[6]
+    assert plain.folder == Path("XI-episode-level-star/probe-constant/seed-0")
+    assert other.folder == Path("XI-episode-level-star-watkins-False/probe-constant/seed-0")
+    assert plain.config.replay.ratio == other.config.replay.ratio == 1.0
+    assert plain.config.learning.watkins is None
+    assert other.config.learning.watkins is False
+
+
+def test_narrow_takes_parts_and_other_numbers():
+    part = narrow(EXAMPLE, games=["probe:two_step"], seeds=1, frames=5)
+    assert ids(part) == ["XU-step-level-0.01/probe:two_step/0"]
+    assert jobs_of(part)[0].frames == 5
+    part = narrow(EXAMPLE, variants=["xi-episode-level-*"], seeds=1)
+    assert ids(part) == [
+        "XI-episode-level-*/probe:constant/0",
+        "XI-episode-level-*+learning.watkins=False/probe:constant/0",
+    ]
+
+
+def test_narrow_adds_what_is_new():
+    more = narrow(EXAMPLE, games=["probe:by_action"], seeds=1)
+    assert {job.game for job in jobs_of(more)} == {"probe:by_action"}
+    assert {str(job.variant) for job in jobs_of(more)} == set(EXAMPLE.variants)
+    more = narrow(EXAMPLE, variants=["XU-episode-level-0.3"], seeds=1)
+    assert ids(more) == [
+        "XU-episode-level-0.3/probe:constant/0",
+        "XU-episode-level-0.3/probe:two_step/0",
+    ]
+
+
+def test_narrow_refuses_what_there_is_not():
+    with pytest.raises(registry.UnknownGame):
+        narrow(EXAMPLE, games=["probe:nothing"])
+    with pytest.raises(VariantError):
+        narrow(EXAMPLE, variants=["XU-sometimes"])
+    with pytest.raises(ConfigError, match="for Atari"):
+        jobs_of(narrow(find("paper"), games=["probe:constant"]))
+
+
+def test_small_settings_on_emulators_are_those_for_frames():
+    assert jobs_of(narrow(EXAMPLE, games=["pong"]))[0].preset == "small-frames"
+
+
+def test_the_papers_study_by_hand():
+    jobs = jobs_of(find("paper"))
+    # Per game and seed: 5 granularities in 2 modes; 3 more variants of figure 4 in 2; 4 of
+    # figure 12; 2 starting modes in 2; 2 ways to parameterise in 2; the example with 100
+    # steps in 2; 2 more triggers; no trace cutting; 4 settings of XS.
+    kinds = 5 * 2 + 3 * 2 + 4 + 2 * 2 + 2 * 2 + 1 * 2 + 2 + 1 + 4
+    assert kinds == 37
+    assert len(jobs) == kinds * 7 * 3
+    assert {job.frames for job in jobs} == {2_000_000_000}
+    assert {job.preset for job in jobs} == {"paper"}
+    assert {job.game for job in jobs} == {
+        *("frostbite", "gravitar", "hero", "montezuma_revenge"),
+        *("ms_pacman", "phoenix", "star_gunner"),
+    }
+
+
+@pytest.mark.parametrize(
+    "name, runs",
+    [
+        ("paper/fig3", 10 * 7 * 3),
+        ("paper/fig4", 10 * 4 * 3),
+        ("paper/fig5", 2 * 2 * 3),
+        ("paper/fig6", 4 * 7 * 3),
+        ("paper/fig7", 2 * 1 * 3),
+        ("paper/fig8", 3 * 7 * 3),
+        ("paper/fig12", 4 * 7 * 3),
+        ("paper/fig15", 2 * 7 * 3),
+        ("paper/fig16", 12 * 7 * 3),
+    ],
+)
+def test_the_papers_figures_by_hand(name, runs):
+    jobs = jobs_of(find(name))
+    assert len(jobs) == runs
+    assert {job.id for job in jobs} <= paper_ids()
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_is_sound(name):
+    jobs = jobs_of(STUDIES[name])
+    assert jobs and len({job.folder for job in jobs}) == len({job.id for job in jobs})
+    for variant in {job.variant for job in jobs}:
+        assert parse(str(variant)) == variant
+    for game in {job.game for job in jobs}:
+        registry.check(game)
+    for job in {(job.preset, job.base, job.settings): job for job in jobs}.values():
+        check(job.config)
+        assert job.frames >= job.config.replay.warm_up
+
+
+@pytest.mark.parametrize("name", ["quick", "small", "gpu"])
+def test_small_studies_have_every_comparison_of_the_paper(name):
+    jobs = jobs_of(find(name))
+    names = {str(job.variant) for job in jobs}
+    assert {one.partition("-")[0] for one in names} == {"XU", "XI", "XS"}
+    triggers = {job.variant.trigger for job in jobs}
+    assert triggers >= {"blind", "informed", "informed:mismatch", "informed:variance"}
+    assert {job.variant.granularity for job in jobs} == {
+        *("experiment", "episode", "step", "intra"),
+    }
+    assert names >= {"XU-intra(=,blind,n*,G)", "XU-intra(=,blind,n*,X)"}
+    assert names >= {"XI-intra(10,blind,n*,G)", "XI-intra(10,blind,p*,G)"}
+    assert names >= {"XU-intra(10,blind,100,G)", "XU-intra(10,informed,0.01,G)"}
+    assert {job.settings for job in jobs} == {(), (("learning.watkins", False),)}
+    assert find(name).seeds >= 2
+
+
+def test_test_sizes_keep_all_variants():
+    for study in STUDIES.values():
+        if not study.name.endswith("/tiny"):
+            twin = STUDIES[f"{study.name}/tiny"]
+            assert twin.variants == study.variants
+            assert max(job.frames for job in jobs_of(twin)) < 10_000
+
+
+def test_a_tiny_agent_can_be_put_together():
+    job = jobs_of(find("paper/fig8/tiny"))[1]
+    spec = registry.make(job.game).spec
+    assert assemble(job.config, spec, [job.variant]).streams == 8
+
+
+def test_an_unknown_name_gives_the_nearest():
+    with pytest.raises(UnknownStudy, match="quick"):
+        find("qick")
+    with pytest.raises(UnknownStudy, match="paper/fig4"):
+        find("paper/fig44")
+
+
+def test_jobs_are_values():
+    assert hash(jobs_of(EXAMPLE)[0]) == hash(jobs_of(EXAMPLE)[0])
+    assert isinstance(jobs_of(EXAMPLE)[0], Job)
