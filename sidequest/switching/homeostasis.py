@@ -26,6 +26,11 @@ saturates or drifts the gain stays near 1 and this is the printed rule.
 
 Both keep log(scale) instead of scale, so that nothing overflows: exp(316) is an ordinary
 value of x+ at rate 0.001. A signal that does not vary has z = 0 and switches at the rate.
+
+A bandit may give each episode another rate. The mean and the variance are the signal's own
+and serve all rates. Scale and gain also depend on where x+ is capped, and so on the rate:
+there is one of each for every decade of rates. Sharing them, rates of 0.1 and 0.0001 by
+turns came out at 0.8 and 36 times what was asked for.
 """
 
 from typing import Literal, NamedTuple
@@ -41,18 +46,20 @@ Rule = Literal["saturated", "printed"]
 HORIZON = 100.0  # tau = HORIZON / rate: the averages span this many switches
 GAIN_HORIZON = 10.0  # the gain answers within this many switches, well inside HORIZON
 FLAT = 1e-12  # a variance below FLAT * mean^2 is rounding, not signal
+DECADES = 8  # rates from 1 to 10^-7; lower ones share the last
 HUGE = 1e18  # a signal beyond it counts as this: its square must fit in float32
 
 
 class HomeostasisState(NamedTuple):
     """Averages of one stream's signal. They live as long as the stream."""
 
-    count: Int[Array, ""]
+    count: Int[Array, "decades"]
+    """Signals so far; for each decade of rates."""
     mean: Float[Array, ""]
     variance: Float[Array, ""]
-    log_scale: Float[Array, ""]
-    """Log of the average of x+."""
-    gain: Float[Array, ""]
+    log_scale: Float[Array, "decades"]
+    """Log of the average of x+; for each decade of rates."""
+    gain: Float[Array, "decades"]
     """What the saturated rule has to make good; the printed rule leaves it at 1."""
     probability: Float[Array, ""]
     """What the last decision was drawn with."""
@@ -60,11 +67,11 @@ class HomeostasisState(NamedTuple):
 
 def init() -> HomeostasisState:
     return HomeostasisState(
-        count=jnp.zeros((), jnp.int32),
+        count=jnp.zeros(DECADES, jnp.int32),
         mean=jnp.zeros(()),
         variance=jnp.ones(()),
-        log_scale=jnp.zeros(()),
-        gain=jnp.ones(()),
+        log_scale=jnp.zeros(DECADES),
+        gain=jnp.ones(DECADES),
         probability=jnp.zeros(()),
     )
 
@@ -88,8 +95,11 @@ def observe(
     rule: Rule = "saturated",
 ) -> HomeostasisState:
     """`step` without the draw: the new state holds the probability of a switch."""
-    count = state.count + 1
-    tau = jnp.minimum(count.astype(jnp.float32), HORIZON / rate)
+    # A comparison with every decade is cheaper than a gather and a scatter.
+    here = jnp.arange(DECADES) == jnp.clip(jnp.round(-jnp.log10(rate)), 0, DECADES - 1)
+    count = state.count + here
+    # The mean and the variance have seen all signals, a scale those of its decade.
+    tau = jnp.minimum(jnp.sum(count).astype(jnp.float32), HORIZON / rate)
     signal = jnp.clip(signal, -HUGE, HUGE)
     mean = state.mean + (signal - state.mean) / tau
     variance = state.variance + (jnp.square(signal - mean) - state.variance) / tau
@@ -98,15 +108,19 @@ def observe(
     decide = {"saturated": _saturated, "printed": _printed}.get(rule)
     if decide is None:
         raise ValueError(f"rule is {rule!r}; it is 'saturated' or 'printed'")
-    change, probability, gain = decide(z - state.log_scale, rate, tau, count, state.gain)
+    own, log_scale, gain = (
+        jnp.sum(jnp.where(here, each, 0)) for each in (count, state.log_scale, state.gain)
+    )
+    tau = jnp.minimum(own.astype(jnp.float32), HORIZON / rate)
+    change, probability, gain = decide(z - log_scale, rate, tau, own, gain)
     return HomeostasisState(
         count=count,
         mean=mean,
         variance=variance,
         # `change` is formed apart: added term by term to log_scale, its small parts
         # would drown in float32 when tau is 10^6.
-        log_scale=state.log_scale + change,
-        gain=gain,
+        log_scale=state.log_scale + jnp.where(here, change, 0.0),
+        gain=jnp.where(here, gain, state.gain),
         probability=probability,
     )
 

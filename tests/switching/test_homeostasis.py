@@ -144,7 +144,7 @@ def _count(key, signals, rates, scales):
         fired, states = jax.vmap(homeostasis.step)(keys, row * scales, rates, states)
         return (states, counts + fired, time + 1), None
 
-    states = jax.tree.map(lambda x: jnp.tile(x, rates.size), homeostasis.init())
+    states = jax.vmap(lambda _: homeostasis.init())(rates)
     start = (states, jnp.zeros(rates.size, jnp.int32), 0)
     return jax.lax.scan(step, start, signals)[0][1]
 
@@ -263,3 +263,28 @@ def test_an_unknown_rule_is_named():
     observe = inspect.unwrap(homeostasis.observe)  # past the check of its annotations
     with pytest.raises(ValueError, match="rule is 'fancy'; it is 'saturated' or 'printed'"):
         observe(jnp.float32(1.0), jnp.float32(0.1), homeostasis.init(), rule="fancy")
+
+
+def test_rates_that_take_turns_are_all_held():
+    """As when a bandit gives every episode another rate; a spiky signal, 16 streams."""
+    rates = jnp.array([0.1, 0.01, 0.001])
+    steps, episode = 120_000, 100
+
+    def stream(key):
+        def step(state, t):
+            size_key, spike_key, switch_key = jax.random.split(
+                jax.random.fold_in(key, t), 3
+            )
+            turn = jax.random.fold_in(key, steps + t // episode)
+            rate = rates[jax.random.randint(turn, (), 0, len(rates))]
+            spike = jnp.where(jax.random.uniform(spike_key) < 0.02, 10.0, 1.0)
+            signal = spike * jnp.abs(jax.random.normal(size_key))
+            switches, state = homeostasis.step(switch_key, signal, rate, state)
+            return state, (rate, switches)
+
+        return jax.lax.scan(step, homeostasis.init(), jnp.arange(steps))[1]
+
+    rate, switches = jax.jit(jax.vmap(stream))(jax.random.split(jax.random.key(0), 16))
+    rate, switches = rate[:, steps // 2 :], switches[:, steps // 2 :]  # they have settled
+    for one in rates:
+        assert switches[rate == one].mean() == pytest.approx(float(one), rel=0.12)
