@@ -28,6 +28,8 @@ def figures(
 ) -> None:
     """Draws figures as PNG and SVG, and prints the path of each file.
 
+    With all figures of a study comes its report, report.html; its path is the last line.
+
     Args:
       what: a study's folder, or any folder with runs below it, finished or not: all figures
         of the paper that the runs allow, and more. Or `illustrations`: the paper's
@@ -48,6 +50,10 @@ def figures(
                 print(save(figure, out / f"{name}{suffix}"), flush=True)
             except OSError as error:
                 raise Refusal(f"cannot write to {out}: {error.strerror}") from error
+    if what != ILLUSTRATIONS and not only:
+        from sidequest.figures.report.page import write_report
+
+        print(write_report(Path(what), out))
 
 
 def study_figures(folder: Path, only: tuple[str, ...]) -> Iterator[tuple[str, Figure]]:

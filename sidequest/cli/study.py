@@ -119,7 +119,7 @@ def run(
 def finish(folder: Path) -> Path:
     """Draws figures and writes the report; returns its path."""
     from sidequest.figures.reading import read_records
-    from sidequest.figures.report import draw_gallery, write_report
+    from sidequest.figures.report.page import draw_gallery, write_report
 
     pictures = folder / "figures"
     print(f"drawing figures into {pictures} …", file=sys.stderr, flush=True)

@@ -32,13 +32,13 @@ def watch(
     """
     from sidequest.cli.progress import Meter
     from sidequest.cli.settings import use_compilation_cache
-    from sidequest.figures.video import save_video
+    from sidequest.figures.films.video import save_video
 
     check(run, out, seed, max_steps, fps)
     use_compilation_cache()
 
-    from sidequest.figures.film import Caption, draw_film
-    from sidequest.figures.screens import screen_of
+    from sidequest.figures.films.film import Caption, draw_film
+    from sidequest.figures.films.screens import screen_of
     from sidequest.runs.player import load_player
     from sidequest.runs.watch import watch as play
 
@@ -72,7 +72,7 @@ def watch(
 
 def check(run: Path, out: Path, seed: int, max_steps: int, fps: int) -> None:
     """Refuses at once what would fail after the episode was played."""
-    from sidequest.figures.video import HINT, SUFFIXES
+    from sidequest.figures.films.video import HINT, SUFFIXES
     from sidequest.runs.records import RUN_FILE
 
     if out.suffix not in SUFFIXES:

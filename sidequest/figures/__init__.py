@@ -30,8 +30,9 @@ Illustrations that need no runs
     scenes         what the paper's illustrations show
     illustrations  how they show it
 
-The report
+Rooms of their own
 
-    claims         the paper's claims, and whether these records support them
-    report         one page with all of it
+    claims/        the paper's claims, and whether these records support them
+    report/        one page with all of it
+    films/         films of single episodes
 """

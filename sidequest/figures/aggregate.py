@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sidequest.figures import look
-from sidequest.figures.cells import final_score
+from sidequest.figures.claims.cells import final_score
 from sidequest.figures.curves import GRANULARITY_STYLES, read_curves, style_keys
 from sidequest.figures.granularity import (
     NEEDS,

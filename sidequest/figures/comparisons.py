@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sidequest.figures.cells import final_score
+from sidequest.figures.claims.cells import final_score
 from sidequest.figures.curves import (
     SPREAD,
     Panel,

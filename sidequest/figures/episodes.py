@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from sidequest.figures import look
+from sidequest.figures.claims.measures import exploit_periods
 from sidequest.figures.curves import draw_panel, some_styles, style_keys
 from sidequest.figures.illustrations import Row, draw_granularities
-from sidequest.figures.measures import exploit_periods
 from sidequest.figures.notes import gap_notes, some
 from sidequest.figures.reading import (
     Records,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from sidequest.figures.cells import final_score
+from sidequest.figures.claims.cells import final_score
 from sidequest.figures.curves import (
     GRANULARITY_STYLES,
     SPREAD,

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from sidequest.figures import look
-from sidequest.figures.cells import final_score
-from sidequest.figures.measures import early_and_late
+from sidequest.figures.claims.cells import final_score
+from sidequest.figures.claims.measures import early_and_late
 from sidequest.figures.notes import count, gap_notes, some
 from sidequest.figures.reading import (
     Records,

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from sidequest.figures import look
-from sidequest.figures.cells import final_score
+from sidequest.figures.claims.cells import final_score
 from sidequest.figures.notes import count, gap_notes, some
 from sidequest.figures.reading import (
     Records,

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from sidequest.figures import look
 from sidequest.figures.aggregate import scale_for
-from sidequest.figures.cells import final_score
+from sidequest.figures.claims.cells import final_score
 from sidequest.figures.granularity import evaluated_runs
 from sidequest.figures.notes import count, gap_notes, some
 from sidequest.figures.reading import (

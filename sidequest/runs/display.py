@@ -97,7 +97,7 @@ def spread(values: Sequence[float]) -> str:
 
 def short(number: float) -> str:
     """12345 -> 12.3k."""
-    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.3g}{letter}"
     return f"{number:.0f}"

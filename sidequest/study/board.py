@@ -133,15 +133,18 @@ class Screen:
 
     def __init__(self, account: Account):
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.table import Column
 
         self._account = account
         self._console = Console(stderr=True)
+        # The text takes what the bar leaves, and is cut where a narrow terminal ends.
+        rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         self._bar = Progress(
-            BarColumn(bar_width=24),
-            TaskProgressColumn(),
-            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=12),
+            TextColumn("{task.description}", markup=False, table_column=rest),
             console=self._console,
+            expand=True,
         )
         self._all = self._bar.add_task(str(account), total=max(1, account.total))
         self._lines: dict[Group, TaskID] = {}

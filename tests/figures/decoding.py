@@ -4,8 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sidequest.figures import film, look
-from sidequest.figures.film import rgb
+from sidequest.figures import look
+from sidequest.figures.films import film
+from sidequest.figures.films.film import rgb
 
 
 def decode(path: Path) -> np.ndarray:

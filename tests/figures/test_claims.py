@@ -3,17 +3,26 @@
 import numpy as np
 import pytest
 
-from sidequest.figures.cells import final_score, judged_cells, match, varying_settings
-from sidequest.figures.claims import CLAIMS, judge_all
-from sidequest.figures.measures import (
+from sidequest.figures.claims.amounts import at_least
+from sidequest.figures.claims.catalogue import CLAIMS, judge_all
+from sidequest.figures.claims.cells import (
+    final_score,
+    judged_cells,
+    match,
+    varying_settings,
+)
+from sidequest.figures.claims.measures import (
     exploit_periods,
     preferred_steps,
     shifted,
     switches,
     unevenness,
 )
-from sidequest.figures.partners import blind_partner, counting_partner, greedy_start_partner
-from sidequest.figures.rules_amounts import at_least
+from sidequest.figures.claims.partners import (
+    blind_partner,
+    counting_partner,
+    greedy_start_partner,
+)
 from sidequest.switching.variants import parse
 from tests.figures.fakes import Fake, make_records
 

@@ -5,8 +5,9 @@ import time
 import numpy as np
 import pytest
 
-from sidequest.figures import film, look
-from sidequest.figures.film import Caption, draw_film, paint_strip, rgb
+from sidequest.figures import look
+from sidequest.figures.films import film
+from sidequest.figures.films.film import Caption, draw_film, paint_strip, rgb
 from tests.figures.decoding import modes_shown
 from tests.figures.traces import trace_of
 

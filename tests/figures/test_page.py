@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from sidequest.figures import report
-from sidequest.figures.claims import CLAIMS
+from sidequest.figures.claims.catalogue import CLAIMS
+from sidequest.figures.report import page as report
 from tests.figures import pages
 from tests.figures.browser import Browser, find_browser
 

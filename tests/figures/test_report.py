@@ -8,10 +8,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from sidequest.figures import report, report_episodes
-from sidequest.figures.claims import CLAIMS
-from sidequest.figures.markup import Html, Number, embed_json, table, tag
+from sidequest.figures.claims.catalogue import CLAIMS
 from sidequest.figures.reading import read_records
+from sidequest.figures.report import episodes as report_episodes
+from sidequest.figures.report import page as report
+from sidequest.figures.report.markup import Html, Number, embed_json, table, tag
 from sidequest.runs.records import Recorder
 from tests.figures import pages
 from tests.figures.fakes import Fake, make_records

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sidequest.figures import screens
-from sidequest.figures.screens import (
+from sidequest.figures.films import screens
+from sidequest.figures.films.screens import (
     BARS,
     CELL,
     COLOURS,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sidequest.figures.film import Caption, draw_film
-from sidequest.figures.video import save_video
+from sidequest.figures.films.film import Caption, draw_film
+from sidequest.figures.films.video import save_video
 from tests.figures.decoding import decode, modes_shown
 from tests.figures.traces import trace_of
 

@@ -10,12 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from sidequest.figures import rules_amounts as amounts
-from sidequest.figures import rules_scores as scores
-from sidequest.figures import rules_switching as switching
-from sidequest.figures.partners import blind_partner, counting_partner
+from sidequest.figures.claims import amounts, scores, switching
+from sidequest.figures.claims.partners import blind_partner, counting_partner
+from sidequest.figures.claims.verdicts import Verdict
 from sidequest.figures.reading import Records
-from sidequest.figures.verdicts import Verdict
 
 IMPROVES = (
     "The lower end of the 95% stratified bootstrap interval of the probability of "

@@ -6,7 +6,7 @@ import numpy as np
 import polars
 from jaxtyping import Bool, Float
 
-from sidequest.figures.cells import Cell
+from sidequest.figures.claims.cells import Cell
 from sidequest.figures.reading import Run, column, table
 
 TENTH = 0.1

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from sidequest.figures.partners import Partner
+from sidequest.figures.claims.partners import Partner
 from sidequest.figures.reading import Run, column, table, uses_watkins, variant_of
 from sidequest.figures.statistics import final_performance
 from sidequest.switching.variants import Variant

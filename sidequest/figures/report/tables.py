@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from sidequest.environments.scores import SCORES, human_normalised
-from sidequest.figures.cells import final_score, group_seeds
-from sidequest.figures.markup import Html, Number, join, table, tag
-from sidequest.figures.measures import early_and_late, switches
+from sidequest.figures.claims.cells import final_score, group_seeds
+from sidequest.figures.claims.measures import early_and_late, switches
 from sidequest.figures.notes import count, share_done
 from sidequest.figures.reading import (
     STUDY_FILE,
@@ -20,6 +19,7 @@ from sidequest.figures.reading import (
     games_of,
     variants_of,
 )
+from sidequest.figures.report.markup import Html, Number, join, table, tag
 
 FAILURES = "failures.json"
 

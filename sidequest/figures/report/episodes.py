@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sidequest.figures.cells import group_seeds
+from sidequest.figures.claims.cells import group_seeds
 from sidequest.figures.reading import Records, Run, table
 
 MOST_EPISODES = 15  # of each variant on each game, as in figure 5

@@ -1,7 +1,7 @@
 """`report.html`: one page that holds a study, and works without a network.
 
 The page is plain HTML with figures and data inside, to be read, searched and printed
-without its script, which adds sorting, filtering and the strip viewer (page/report.js).
+without its script, which adds sorting, filtering and the strip viewer (assets/report.js).
 What comes from records is escaped (markup.py); the page's own policy lets no other script
 run and nothing be loaded.
 """
@@ -14,20 +14,26 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from sidequest.figures.claims import NOT_JUDGED, Claim, judge_all
+from sidequest.figures.claims.catalogue import NOT_JUDGED, Claim, judge_all
+from sidequest.figures.claims.verdicts import (
+    NOT_ENOUGH,
+    NOT_SUPPORTED,
+    STATES,
+    SUPPORTED,
+    Verdict,
+)
 from sidequest.figures.gallery import GALLERY, Entry
 from sidequest.figures.look import SUFFIXES, save
-from sidequest.figures.markup import Html, embed_json, join, paragraphs, table, tag
 from sidequest.figures.reading import Records, read_records
-from sidequest.figures.report_episodes import read_episodes
-from sidequest.figures.report_tables import (
+from sidequest.figures.report.episodes import read_episodes
+from sidequest.figures.report.markup import Html, embed_json, join, paragraphs, table, tag
+from sidequest.figures.report.tables import (
     exploration_table,
     facts,
     gaps,
     lead,
     score_table,
 )
-from sidequest.figures.verdicts import NOT_ENOUGH, NOT_SUPPORTED, STATES, SUPPORTED, Verdict
 from sidequest.runs.records import now
 
 REPORT = "report.html"
@@ -102,7 +108,7 @@ def policy(script: str) -> str:
 
 
 def page_file(name: str) -> str:
-    return (files("sidequest.figures") / "page" / name).read_text(encoding="utf-8")
+    return (files("sidequest.figures.report") / "assets" / name).read_text(encoding="utf-8")
 
 
 def show_claims(judged: Sequence[tuple[Claim, Verdict]]) -> Html:

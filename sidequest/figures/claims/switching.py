@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from sidequest.figures.cells import Match, judged_cells, match
-from sidequest.figures.measures import (
+from sidequest.figures.claims.cells import Match, judged_cells, match
+from sidequest.figures.claims.measures import (
     exploit_periods,
     p_of,
     preferred_steps,
@@ -13,10 +13,12 @@ from sidequest.figures.measures import (
     traced_p,
     unevenness,
 )
-from sidequest.figures.notes import count
-from sidequest.figures.partners import blind_partner, counting_partner, greedy_start_partner
-from sidequest.figures.reading import Records, Run
-from sidequest.figures.verdicts import (
+from sidequest.figures.claims.partners import (
+    blind_partner,
+    counting_partner,
+    greedy_start_partner,
+)
+from sidequest.figures.claims.verdicts import (
     Verdict,
     decide,
     lacking,
@@ -24,6 +26,8 @@ from sidequest.figures.verdicts import (
     names_of,
     not_enough,
 )
+from sidequest.figures.notes import count
+from sidequest.figures.reading import Records, Run
 
 SAME_AMOUNT = 1.5  # greatest ratio of two p_X that count as the same amount
 PERIODS_NEEDED = 20

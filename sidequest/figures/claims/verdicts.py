@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from sidequest.figures.cells import SEEDS_NEEDED, Match
+from sidequest.figures.claims.cells import SEEDS_NEEDED, Match
 from sidequest.figures.statistics import Interval, bootstrap, improvement
 
 State: TypeAlias = Literal["supported", "not supported", "not enough data"]

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from matplotlib.colors import to_rgb
 
 from sidequest.figures import look
-from sidequest.figures.screens import Picture, stretch
+from sidequest.figures.films.screens import Picture, stretch
 from sidequest.types import Trace
 
 HEIGHT = 420  # of a frame in pixels; more if the game's picture is taller

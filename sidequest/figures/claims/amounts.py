@@ -7,17 +7,17 @@ from math import comb
 import numpy as np
 from jaxtyping import Float
 
-from sidequest.figures.cells import Cell, Match, by_mode_and_place, judged_cells
-from sidequest.figures.measures import (
+from sidequest.figures.claims.cells import Cell, Match, by_mode_and_place, judged_cells
+from sidequest.figures.claims.measures import (
     changes,
     early_and_late,
     mean_p,
     prefers_longer,
     shifted,
 )
+from sidequest.figures.claims.verdicts import Verdict, decide, listed, names_of, not_enough
 from sidequest.figures.notes import count
 from sidequest.figures.reading import Records
-from sidequest.figures.verdicts import Verdict, decide, listed, names_of, not_enough
 
 SIMILAR_P = 0.05  # two variants explore the same amount
 PAIRS_NEEDED = 5

@@ -8,24 +8,21 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from sidequest.figures.cells import (
+from sidequest.figures.claims.cells import (
     Match,
     by_mode_and_place,
     judged_cells,
     match,
     match_watkins,
 )
-from sidequest.figures.notes import count
-from sidequest.figures.partners import (
+from sidequest.figures.claims.partners import (
     Partner,
     greedy_start_partner,
     other_trigger,
     same_as,
     uniform_partner,
 )
-from sidequest.figures.reading import Records
-from sidequest.figures.statistics import Interval
-from sidequest.figures.verdicts import (
+from sidequest.figures.claims.verdicts import (
     NOT_SUPPORTED,
     Verdict,
     chance_of_improvement,
@@ -36,6 +33,9 @@ from sidequest.figures.verdicts import (
     names_of,
     not_enough,
 )
+from sidequest.figures.notes import count
+from sidequest.figures.reading import Records
+from sidequest.figures.statistics import Interval
 from sidequest.switching.variants import parse
 
 BASELINES = (
