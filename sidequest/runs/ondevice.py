@@ -170,16 +170,7 @@ def make_loop(parts: Parts, environment: CompiledEnvironment, pace: Pace) -> Loo
         member = remember(parts, steps, records, core, member)
         member, metrics = learn(parts, learn_key, pace.due(block), member)
         member = pull(parts, block % pace.pull_every == pace.pull_every - 1, member)
-        return member, RoundRecord(
-            summaries=records.summary,
-            choices=records.choices,
-            metrics=metrics,
-            probabilities=member.policy.offer.probabilities,
-            modes=records.mode[:, 0],
-            signals=records.signal[:, 0],
-            rewards=steps.reward[:, 0],
-            is_first=steps.is_first[:, 0],
-        )
+        return member, sum_up(steps, records, metrics, member)
 
     def rounds(
         member: Member, block: Int[Array, ""], count: int
@@ -226,6 +217,22 @@ def collect(
     environments, timesteps, actors, core = carry
     member = member._replace(environments=environments, timesteps=timesteps, actors=actors)
     return member, steps, records, core
+
+
+def sum_up(
+    steps: Step, records: StepRecord, metrics: Metrics, member: Member
+) -> RoundRecord:
+    """What is kept for the tables of a block [L, B]."""
+    return RoundRecord(
+        summaries=records.summary,
+        choices=records.choices,
+        metrics=metrics,
+        probabilities=member.policy.offer.probabilities,
+        modes=records.mode[:, 0],
+        signals=records.signal[:, 0],
+        rewards=steps.reward[:, 0],
+        is_first=steps.is_first[:, 0],
+    )
 
 
 def feed(parts: Parts, records: StepRecord, member: Member) -> Member:

@@ -26,7 +26,14 @@ from sidequest.runs.collection import (
     unpack,
     visit,
 )
-from sidequest.runs.ondevice import Individual, Member, RoundRecord, Tail, remember
+from sidequest.runs.ondevice import (
+    Individual,
+    Member,
+    RoundRecord,
+    Tail,
+    remember,
+    sum_up,
+)
 from sidequest.runs.packing import Packed, pack
 from sidequest.switching.metacontroller import MetaState
 from sidequest.types import Key, Timestep
@@ -133,16 +140,7 @@ def absorb(
     """Adds a complete block to replay; returns what the host wants to know of it."""
     steps, records = block.contents()
     member = remember(parts, steps, records, block.core, member)
-    record = RoundRecord(
-        summaries=records.summary,
-        choices=records.choices,
-        metrics=metrics,
-        probabilities=member.policy.offer.probabilities,
-        modes=records.mode[:, 0],
-        signals=records.signal[:, 0],
-        rewards=steps.reward[:, 0],
-        is_first=steps.is_first[:, 0],
-    )
+    record = sum_up(steps, records, metrics, member)
     # Copies, since the next visit writes over the block.
     return member, jax.tree.map(jnp.copy, record)
 

@@ -139,6 +139,8 @@ class Cluster:
         """The next message; an ending if it is one, or if no more will come."""
         try:
             message = self._ray.get(next(task.messages))
+        except self._ray.exceptions.RayTaskError as error:  # our code, not the node
+            return Ending(task.group, "failed", repr(error.cause), str(error))
         except (self._ray.exceptions.RayError, StopIteration) as error:
             reason = f"the node was lost ({type(error).__name__})"
             return Ending(task.group, "lost", reason)
