@@ -22,7 +22,7 @@ from sidequest.environments.base import CompiledEnvironment
 from sidequest.replay.replay import TRAINED_BLOCKS
 from sidequest.runs import ondevice
 from sidequest.runs.assembly import Parts, arms_of, assemble, make_switching
-from sidequest.runs.population import devices_for, on_all
+from sidequest.runs.members import devices_for, on_all, rows_of
 from sidequest.switching.metacontroller import menu_of
 from sidequest.switching.variants import parse
 
@@ -115,22 +115,27 @@ def whole_loop(
     loop = ondevice.make_loop(parts, environment, pace)
     begin = time.perf_counter()
     mesh = devices_for(members)
-    state = jax.jit(on_all(mesh, loop.init))(population(config, parts, members))
+    start = jax.jit(on_all(mesh, loop.init))
+    rows = [start(row) for row in rows_of(mesh, population(config, parts, members))]
 
     def chunk(member, block):
         return loop.rounds(member, block, rounds)
 
     chunks = jax.jit(on_all(mesh, chunk, shared=1), donate_argnums=0)
-    compiled = chunks.lower(state, jnp.int32(0)).compile()
+    compiled = chunks.lower(rows[0], jnp.int32(0)).compile()
+
+    def advance(rows, block):
+        return [compiled(row, jnp.int32(block))[0] for row in rows]
+
     compile_seconds = time.perf_counter() - begin
     # Past the warm-up, with enough in replay that every update is a real one.
     block, times = 0, []
     while block < pace.warm_up + rounds:
-        state, _ = compiled(state, jnp.int32(block))
+        rows = advance(rows, block)
         block += rounds
     for _ in range(repeats):
         begin = time.perf_counter()
-        state, _ = jax.block_until_ready(compiled(state, jnp.int32(block)))
+        rows = jax.block_until_ready(advance(rows, block))
         times.append(time.perf_counter() - begin)
         block += rounds
     steps = members * rounds * parts.streams * parts.block_length

@@ -1,14 +1,13 @@
 """Members of a population on the local devices: a function of one becomes one of all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Int
 
-from sidequest.runs.checkpoint import is_key, portable, revive
+from sidequest.runs.checkpoint import is_key
 
 MEMBERS = "members"  # the axis that local devices share
 
@@ -20,27 +19,41 @@ def devices_for(members: int) -> Mesh:
     return Mesh(np.array(devices[:used]), (MEMBERS,))
 
 
-def on_all(mesh: Mesh, function: Callable, *, shared: int = 0) -> Callable:
-    """Applies a function of one member to all, each device working on its own members.
+def rows_of(mesh: Mesh, stacked) -> list:
+    """Cuts a tree of all members into what is computed at a time.
 
-    The last `shared` arguments are the same for all. An accelerator works on its members
-    at a time (`vmap`). A CPU core takes them one after the other: batches of small matrix
-    products are no quicker there, and so a member's numbers are, bit by bit, those that it
-    would have alone.
+    An accelerator takes all of its members together. A CPU takes one member a core: batches
+    of small matrix products are no quicker there, and so a member's program, and with it
+    every bit of its numbers, is the same whatever other members there are.
+
+        members 0 1 2 3 4 5    two cores: [0 1] [2 3] [4 5]    one GPU: [0 1 2 3 4 5]
     """
-    one_by_one = mesh.devices.flat[0].platform == "cpu"
+    count = len(jax.tree.leaves(stacked)[0])
+    size = mesh.size if on_cpu(mesh) else count
+    return [
+        jax.tree.map(lambda leaf, i=i: leaf[i : i + size], stacked)
+        for i in range(0, count, size)
+    ]
+
+
+def on_all(mesh: Mesh, function: Callable, *, shared: int = 0) -> Callable:
+    """Applies a function of one member to a row of them, each device to its own.
+
+    The last `shared` arguments are the same for all.
+    """
 
     def apply(*arguments):
         first_shared = len(arguments) - shared
         axes = [0] * first_shared + [None] * shared
         specs = tuple(PartitionSpec(*[MEMBERS] * (axis == 0)) for axis in axes)
 
-        def in_turn(*arguments):
-            own, common = arguments[:first_shared], arguments[first_shared:]
-            return one_after_the_other(lambda member: function(*member, *common), own)
+        def alone(*arguments):
+            own = member_of(arguments[:first_shared], 0)
+            result = function(*own, *arguments[first_shared:])
+            return jax.tree.map(lambda leaf: leaf[None], result)
 
         return jax.shard_map(
-            in_turn if one_by_one else jax.vmap(function, in_axes=axes),
+            alone if on_cpu(mesh) else jax.vmap(function, in_axes=axes),
             mesh=mesh,
             in_specs=specs,
             out_specs=PartitionSpec(MEMBERS),
@@ -50,31 +63,14 @@ def on_all(mesh: Mesh, function: Callable, *, shared: int = 0) -> Callable:
     return apply
 
 
-def one_after_the_other(function: Callable, members):
-    """Like `lax.map`, but with the same program for one member as for many.
+def on_cpu(mesh: Mesh) -> bool:
+    return mesh.devices.flat[0].platform == "cpu"
 
-    A compiler that knows that there is one inlines the loop, and fuses what is in it
-    otherwise: the member would differ in its last bits from the same among others. So it
-    is told neither the length of the loop nor that there is only one row.
-    """
-    count = len(jax.tree.leaves(members)[0])
-    rows = max(count, 2)
-    if count < rows:
-        members = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), members)
-    like = jax.eval_shape(function, member_of(members, 0))
-    blank = jax.tree.map(
-        lambda leaf: jnp.zeros((rows, *leaf.shape), leaf.dtype),
-        jax.eval_shape(portable, like),
-    )
 
-    def step(i: Int[Array, ""], results):
-        result = portable(function(member_of(members, i)))
-        return jax.tree.map(lambda all_, own: all_.at[i].set(own), results, result)
-
-    length = jax.lax.optimization_barrier(jnp.int32(count))
-    results = jax.lax.fori_loop(0, length, step, blank)
-    results = jax.tree.map(lambda leaf: leaf[:count], results)
-    return jax.tree.map(revive, like, results)
+def gathered(rows: Sequence):
+    """All members of the rows, on the host."""
+    rows = [jax.device_get(row) for row in rows]
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *rows)
 
 
 def strong(leaf: Array) -> Array:

@@ -15,11 +15,20 @@ from sidequest.config import Config
 from sidequest.environments.base import CompiledEnvironment
 from sidequest.runs import tables
 from sidequest.runs.assembly import Parts, arms_of
-from sidequest.runs.breakdown import Streak, updates_due
+from sidequest.runs.breakdown import Skips
 from sidequest.runs.checkpoint import portable, revive
 from sidequest.runs.evaluation import Evaluation, make_evaluator
-from sidequest.runs.members import MEMBERS, devices_for, member_of, on_all, strong
+from sidequest.runs.members import (
+    MEMBERS,
+    devices_for,
+    gathered,
+    member_of,
+    on_all,
+    rows_of,
+    strong,
+)
 from sidequest.runs.ondevice import Individual, Member, Pace, RoundRecord, make_loop
+from sidequest.runs.progress import Chunk, Teller
 from sidequest.runs.records import Recorder, plain
 from sidequest.runs.spec import Progress, RunSpec
 from sidequest.switching.metacontroller import menu_of
@@ -50,7 +59,6 @@ class Population:
         self.interval = config.evaluation.interval
         self.total = frames
         self.rounds = max(1, CHUNK_STEPS // parts.block_length)
-        self.pace = pace
         self.block = 0
         self.seconds = [0.0] * len(runs)
         self.evaluated = 0
@@ -58,7 +66,8 @@ class Population:
         self.traces = [
             tables.TraceSampler(frames // config.evaluation.traces) for _ in runs
         ]
-        self.streaks = [Streak()] * len(runs)
+        self.skips = [Skips()] * len(runs)
+        self._teller = Teller(runs, self.arms, frames)
         self._loop = make_loop(parts, environment, pace)
         self._evaluate = make_evaluator(environment, config.evaluation.episodes)
         self._mesh = devices_for(len(runs))
@@ -85,8 +94,10 @@ class Population:
             # has the very same program as one that begins.
             return jax.tree.map(strong, self._loop.init(individual))
 
-        start = jax.jit(on_all(self._mesh, init)).lower(self._individuals)
-        self.members = start.compile(compiler_options=ONCE)(self._individuals)
+        rows = rows_of(self._mesh, self._individuals)
+        start = jax.jit(on_all(self._mesh, init)).lower(rows[0])
+        start = start.compile(compiler_options=ONCE)
+        self.members = [start(self._spread(row)) for row in rows]
 
     def go_on(self, states: Sequence[Member], hosts: Sequence[Mapping[str, Any]]) -> None:
         """Starts from the state of each member and of the host's side, as saved."""
@@ -95,22 +106,26 @@ class Population:
             self.seconds[member] = host["seconds"]
             played = host["evaluation"]
             self.evaluations[member] = float("nan") if played is None else played
-            self.streaks[member] = Streak(*host["streak"])
             self.traces[member].go_on(host["trace"])
         states = [jax.tree.map(np.asarray, portable(state)) for state in states]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *states)
-        sharding = NamedSharding(self._mesh, PartitionSpec(MEMBERS))
-        self.members = jax.tree.map(revive, self.like(), jax.device_put(stacked, sharding))
+        self.members = [
+            jax.tree.map(revive, self.like(), self._spread(row))
+            for row in rows_of(self._mesh, stacked)
+        ]
 
     def states(self) -> list[Member]:
         """A copy of each member on the host, to be saved."""
-        # Copied member by member: a mere view would keep the next chunk from working in
-        # place. Nothing but the copies outlives this call.
-        whole = jax.device_get(portable(self.members))
-        return [
-            jax.tree.map(lambda leaf, i=i: np.array(leaf[i]), whole)
-            for i in range(len(self.runs))
-        ]
+        states = []
+        for row in self.members:
+            # Copied member by member: a mere view would keep the next chunk from working
+            # in place. Nothing but the copies outlives this call.
+            whole = jax.device_get(portable(row))
+            states += [
+                jax.tree.map(lambda leaf, i=i: np.array(leaf[i]), whole)
+                for i in range(len(whole.learner.updates))
+            ]
+        return states
 
     def host(self, member: int) -> dict[str, Any]:
         """What the host knows of a member, to be saved beside its state."""
@@ -120,7 +135,6 @@ class Population:
                 "evaluated": self.evaluated,
                 "evaluation": self.evaluations[member],
                 "seconds": self.seconds[member],
-                "streak": self.streaks[member],
                 "trace": self.traces[member].state(),
             }
         )
@@ -133,33 +147,32 @@ class Population:
             return self._loop.rounds(member, block, self.rounds)
 
         chunks = jax.jit(on_all(self._mesh, chunk, shared=1), donate_argnums=0)
-        self._chunk = chunks.lower(self.members, jnp.int32(0)).compile()
+        self._chunk = chunks.lower(self.members[0], jnp.int32(0)).compile()
         evaluate = jax.jit(on_all(self._mesh, self._evaluate))
-        keys = self._evaluation_keys()
-        self._evaluate_all = evaluate.lower(keys, self.network()).compile()
+        keys, network = self._evaluation_keys()[0], self.members[0].learner.network
+        self._evaluate_row = evaluate.lower(keys, network).compile()
         return time.perf_counter() - begin
 
-    def network(self):
-        return self.members.learner.network
+    def networks(self):
+        """The newest parameters of all members, on the host."""
+        return gathered([row.learner.network for row in self.members])
 
     def advance(self, recorders: Sequence[Recorder]) -> Progress:
         """Runs one chunk, writes what it left behind, evaluates if it is time."""
         begin = time.perf_counter()
         clock = tables.Clock(self.frames, self.parts.streams, self.spec.frames_per_step)
-        self.members, record = self._chunk(self.members, jnp.int32(self.block))
+        # All rows are dispatched before any is waited for, so that no core stands idle.
+        done = [self._chunk(row, jnp.int32(self.block)) for row in self.members]
+        self.members = [row for row, _ in done]
         self.block += self.rounds
-        record = jax.device_get(record)
+        record = gathered([own for _, own in done])
         if self.frames >= min(self.evaluated + self.interval, self.total):
             self.evaluate(recorders)
-        updates = np.asarray(self.members.learner.updates)
-        due = [
-            updates_due(self.pace, block)
-            for block in range(self.block - self.rounds, self.block)
-        ]
+        updates = gathered([row.learner.updates for row in self.members])
         for member, (run, recorder) in enumerate(zip(self.runs, recorders, strict=True)):
             own = member_of(record, member)
             self.write(recorder, run, own, clock, int(updates[member]), member)
-            self.streaks[member] = self.streaks[member].after(own.metrics, due)
+            self.skips[member] = self.skips[member].after(own.metrics)
         self.metrics = record.metrics
         elapsed = time.perf_counter() - begin
         self.seconds = [seconds + elapsed for seconds in self.seconds]
@@ -192,8 +205,11 @@ class Population:
     def evaluate(self, recorders: Sequence[Recorder]) -> None:
         """Plays greedy episodes with the newest parameters of every member."""
         self.evaluated = self.frames
-        results: Evaluation = jax.device_get(
-            self._evaluate_all(self._evaluation_keys(), self.network())
+        results: Evaluation = gathered(
+            [
+                self._evaluate_row(keys, row.learner.network)
+                for keys, row in zip(self._evaluation_keys(), self.members, strict=True)
+            ]
         )
         for member, recorder in enumerate(recorders):
             returns, lengths = results.episode_return[member], results.length[member]
@@ -206,33 +222,28 @@ class Population:
                 ),
             )
 
-    def _evaluation_keys(self) -> Array:
+    def _evaluation_keys(self) -> list[Array]:
+        """Of each row."""
+
         def key(seed: Key) -> Key:
             return jax.random.fold_in(jax.random.fold_in(seed, EVALUATION), self.block)
 
-        return jax.device_put(
-            jax.vmap(key)(self._individuals.key),
-            NamedSharding(self._mesh, PartitionSpec(MEMBERS)),
-        )
+        keys = jax.vmap(key)(self._individuals.key)
+        return [self._spread(row) for row in rows_of(self._mesh, keys)]
+
+    def _spread(self, row):
+        """On the devices, each member where it is computed."""
+        return jax.device_put(row, NamedSharding(self._mesh, PartitionSpec(MEMBERS)))
 
     def progress(self, record: RoundRecord, elapsed: float, updates: int) -> Progress:
-        finished = record.summaries.finished
-
-        def means(values: np.ndarray) -> list[float]:
-            return [
-                float(own[ended].mean()) if ended.any() else float("nan")
-                for own, ended in zip(values, finished, strict=True)
-            ]
-
         frames = self.rounds * self.steps_per_round * self.spec.frames_per_step
-        return Progress(
+        probabilities = np.asarray(record.probabilities)[:, -1]
+        chunk = Chunk(frames, elapsed, updates, record.summaries, probabilities)
+        return self._teller.tell(
+            chunk,
             frames=self.frames,
-            total=self.total,
-            rate=frames * len(self.runs) / max(elapsed, 1e-9),
-            updates=updates,
-            returns=means(record.summaries.episode_return),
-            evaluations=self.evaluations,
-            p_X=means(record.summaries.p_X),
+            fill=min(1.0, self.block / self.parts.replay.ring.blocks),
+            evaluations=list(self.evaluations),
         )
 
 

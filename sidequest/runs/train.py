@@ -158,7 +158,7 @@ class Sitting:
         The others are saved: they can go on without it.
         """
         population = self.population
-        broken = [i for i, streak in enumerate(population.streaks) if streak.is_breakdown]
+        broken = [i for i, skips in enumerate(population.skips) if skips.is_breakdown]
         if not broken:
             return
         snapshots = self.snapshots()
@@ -166,7 +166,7 @@ class Sitting:
             report_breakdown(
                 self.runs[member].folder,
                 population.frames,
-                population.streaks[member],
+                population.skips[member],
                 member_of(population.metrics, member),
                 snapshots.pop(self.runs[member].folder).state,
             )
@@ -179,8 +179,9 @@ class Sitting:
     def finish(self) -> None:
         """Leaves parameters and finished tables; checkpoints have served."""
         population = self.population
+        networks = population.networks()
         for member, recorder in enumerate(self.recorders):
-            network = member_of(population.network(), member)
+            network = member_of(networks, member)
             checkpoint.save(recorder.folder / checkpoint.PARAMETERS, network)
             recorder.finish(
                 seconds=population.seconds[member], frames_done=population.frames

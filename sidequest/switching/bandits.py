@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from sidequest.types import Key
@@ -126,15 +127,22 @@ def best_window(errors: Float[Array, "J"], candidates: tuple[int, ...]) -> Int[A
 def predictions(
     state: WindowState, arm: Int[Array, ""], candidates: tuple[int, ...]
 ) -> Float[Array, "J"]:
-    """Mean return of `arm` in each candidate window; of all arms where it has none."""
+    """Mean return of `arm` in each candidate window; of all arms where it has none.
 
-    def predict(length: int) -> Float[Array, ""]:
-        arms, fitness = state.arms[-length:], state.fitness[-length:]
-        own, all_arms = arms == arm, arms != EMPTY
-        counted = jnp.where(jnp.any(own), own, all_arms)
-        return jnp.sum(fitness, where=counted) / jnp.sum(counted)  # NaN if all empty
-
-    return jnp.stack([predict(length) for length in candidates])
+    Windows are made of pieces as long as the shortest, so that one pass over the episodes
+    serves all: an update is called for every episode that ends.
+    """
+    piece = candidates[0]
+    played = jnp.stack([state.arms == arm, state.arms != EMPTY])
+    counts = jnp.sum(played.reshape(2, -1, piece), axis=2, dtype=jnp.float32)
+    sums = jnp.sum(jnp.where(played, state.fitness, 0.0).reshape(2, -1, piece), axis=2)
+    pieces = counts.shape[1]
+    inside = np.arange(pieces) >= pieces - np.array(candidates)[:, None] // piece
+    (own, every), (own_sum, sum_of_all) = (
+        jnp.sum(jnp.where(inside, each[:, None], 0.0), axis=2) for each in (counts, sums)
+    )
+    # NaN if all are empty.
+    return jnp.where(own > 0, own_sum, sum_of_all) / jnp.where(own > 0, own, every)
 
 
 def remember(

@@ -14,8 +14,8 @@ import pytest
 from sidequest.config import PAPER, SMALL, change
 from sidequest.environments import probes
 from sidequest.runs import ondevice
+from sidequest.runs.members import devices_for, on_all, rows_of
 from sidequest.runs.ondevice import Pace, pace_of
-from sidequest.runs.population import devices_for, on_all
 from tests.runs.tiny import TINY, arrays, at, make_agent, stack
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -115,8 +115,11 @@ def in_turn(agent):
 
     def run(individuals):
         mesh = devices_for(len(individuals))
-        members = jax.jit(on_all(mesh, agent.loop.init))(stack(individuals))
-        return jax.jit(on_all(mesh, rounds, shared=1))(members, jnp.int32(0))
+        init = jax.jit(on_all(mesh, agent.loop.init))
+        play = jax.jit(on_all(mesh, rounds, shared=1))
+        rows = rows_of(mesh, stack(individuals))
+        done = [arrays(play(init(row), jnp.int32(0))) for row in rows]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *done)
 
     quick = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
@@ -313,13 +316,14 @@ def test_devices_share_members_evenly():
     run_on_four_devices(
         """
 import jax, jax.numpy as jnp
-from sidequest.runs.population import devices_for, on_all
+from sidequest.runs.members import devices_for, on_all, rows_of
 
 assert [devices_for(members).size for members in (3, 4, 5, 8)] == [3, 4, 1, 4]
-double = jax.jit(on_all(devices_for(8), lambda x, y: {"sum": 2 * x + y}, shared=1))
-found = double(jnp.arange(8), jnp.int32(1))["sum"]
-assert found.tolist() == [1, 3, 5, 7, 9, 11, 13, 15]
-assert len(found.sharding.device_set) == 4
+mesh = devices_for(8)
+double = jax.jit(on_all(mesh, lambda x, y: {"sum": 2 * x + y}, shared=1))
+rows = [double(row, jnp.int32(1))["sum"] for row in rows_of(mesh, jnp.arange(8))]
+assert [row.tolist() for row in rows] == [[1, 3, 5, 7], [9, 11, 13, 15]]
+assert len(rows[0].sharding.device_set) == 4
 """
     )
 
@@ -330,7 +334,7 @@ def test_a_population_on_four_devices_is_that_on_one(together, tmp_path):
         """
 import sys
 import jax, jax.numpy as jnp, numpy as np
-from sidequest.runs.population import devices_for, on_all
+from sidequest.runs.members import devices_for, on_all, rows_of
 from tests.runs.test_ondevice import CONFIG, GAME, HEADS, MEMBERS, ROUNDS
 from tests.runs.tiny import arrays, make_agent, stack
 
