@@ -47,6 +47,8 @@ class Metrics(NamedTuple):
     intrinsic_reward: Float[Array, ""]
     skipped: Float[Array, ""]
     """Updates left out so far because they were not finite."""
+    skipped_in_a_row: Float[Array, ""]
+    """The most of them that followed one another."""
 
 
 class LearnerState(NamedTuple):
@@ -57,7 +59,25 @@ class LearnerState(NamedTuple):
     novelty: NoveltyState | None
     """Of random network distillation; None without an intrinsic head."""
     updates: Int[Array, ""]
-    skipped: Int[Array, ""]
+    skipped: "Skipped"
+
+
+class Skipped(NamedTuple):
+    """Counts updates that were left out."""
+
+    total: Int[Array, ""]
+    in_a_row: Int[Array, ""]
+    """Up to the newest update."""
+    most_in_a_row: Int[Array, ""]
+
+    def count(self, finite: Bool[Array, ""]) -> "Skipped":
+        """After one update more."""
+        in_a_row = jnp.where(finite, 0, self.in_a_row + 1)
+        return Skipped(
+            jnp.where(finite, self.total, self.total + 1),
+            in_a_row,
+            jnp.maximum(self.most_in_a_row, in_a_row),
+        )
 
 
 class Learner(NamedTuple):
@@ -96,7 +116,7 @@ def make_learner(
             scales=scaling.init(len(rules.heads)),
             novelty=novelty.init(novelty_key) if novelty else None,
             updates=zero,
-            skipped=zero,
+            skipped=Skipped(zero, zero, zero),
         )
 
     def update(
@@ -115,9 +135,9 @@ def make_learner(
             sigma = scaling.used_scale(state.scales, batch)
             scaled = errors.td / sigma.reshape(1, 1, -1)
             losses = 0.5 * jnp.sum(jnp.square(scaled), axis=(1, 2))
-            return jnp.mean(weights * losses), (errors, scaled, sigma, batch)
+            return jnp.mean(weights * losses), (errors, scaled, sigma, batch, losses)
 
-        (loss, (errors, scaled, sigma, batch)), gradient = jax.value_and_grad(
+        (loss, (errors, scaled, sigma, batch, losses)), gradient = jax.value_and_grad(
             loss_of, has_aux=True
         )(state.network)
         norm = optax.tree.norm(gradient)
@@ -135,9 +155,12 @@ def make_learner(
         )
         # One update that is not finite would spoil all that follow: it is left out.
         finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.all(jnp.isfinite(surprise))
-        state = _choose(finite, learned, state._replace(skipped=state.skipped + 1))
+        skipped = state.skipped.count(finite)
+        state = _choose(finite, learned, state)._replace(skipped=skipped)
         sizes = jnp.mean(jnp.abs(scaled), axis=2)
         priorities = jax.vmap(lambda row: sequence_priority(row, rules.priority_mix))(sizes)
+        # Who spoilt it has been counted; drawn again it would spoil another one.
+        priorities = jnp.where(jnp.isfinite(losses), priorities, 0.0)
         metrics = Metrics(
             loss=loss,
             td_error=jnp.mean(jnp.abs(errors.td), axis=(0, 1)),
@@ -146,7 +169,8 @@ def make_learner(
             gradient_norm=norm,
             priority=jnp.mean(priorities),
             intrinsic_reward=jnp.mean(surprise),
-            skipped=state.skipped.astype(jnp.float32),
+            skipped=skipped.total.astype(jnp.float32),
+            skipped_in_a_row=skipped.most_in_a_row.astype(jnp.float32),
         )
         return state, priorities, metrics
 
@@ -162,7 +186,7 @@ def make_learner(
 
     def no_metrics() -> Metrics:
         nothing, row = jnp.float32(jnp.nan), jnp.full(len(rules.heads), jnp.nan)
-        return Metrics(nothing, row, row, row, nothing, nothing, nothing, nothing)
+        return Metrics(nothing, row, row, row, *[nothing] * 5)
 
     return Learner(init, update, witness, greedy, no_metrics)
 

@@ -216,10 +216,11 @@ class RecurrentQNetwork(eqx.Module):
         torso, core = cast((self.torso, self.core), self.compute_dtype)
         features = torso(encode(self.spec, inputs.observation, self.compute_dtype))
         action = jax.nn.one_hot(inputs.previous_action, self.num_actions)
-        # Rewards are not clipped; the logarithm keeps scores of any size usable.
-        reward = jnp.sign(inputs.previous_reward) * jnp.log1p(
-            jnp.abs(inputs.previous_reward)
-        )
+        # Rewards are not clipped; the logarithm keeps scores of any size usable. One that
+        # is not finite would stay in the core to the end of its episode.
+        reward = inputs.previous_reward
+        reward = jnp.where(jnp.isfinite(reward), reward, 0.0)
+        reward = jnp.sign(reward) * jnp.log1p(jnp.abs(reward))
         before = jnp.append(action, reward)
         before = jnp.where(inputs.is_first, 0.0, before).astype(self.compute_dtype)
         return core.project(jnp.concatenate([features, before]))

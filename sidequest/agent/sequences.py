@@ -114,7 +114,11 @@ def first_priorities(
     scale: Float[Array, ""],
     rules: Rules,
 ) -> Float[Array, "B"]:
-    """Priorities of new sequences from the actors' own Q-values, by the extrinsic head."""
+    """Priorities of new sequences from the actors' own Q-values, by the extrinsic head.
+
+    One that is not finite has that of an error as large as the scale. So it is drawn like
+    others, and its update is left out and counted: nothing bad hides in replay.
+    """
 
     def one(steps: Step, q_taken, values) -> Float[Array, ""]:
         ends = episode_ends(
@@ -126,7 +130,8 @@ def first_priorities(
         always = jnp.ones(len(values) - 1, bool)
         target = n_step_targets(steps.reward[1:], ends, values[1:], always, rules.n_step)
         errors = td_errors(q_taken[:-1], target, ends)
-        return sequence_priority(errors / scale, rules.priority_mix)
+        priority = sequence_priority(errors / scale, rules.priority_mix)
+        return jnp.where(jnp.isfinite(priority), priority, 1.0)
 
     return jax.vmap(one, in_axes=1)(steps, q_taken, values)
 

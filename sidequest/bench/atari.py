@@ -21,7 +21,7 @@ from sidequest.environments import atari
 from sidequest.environments.base import HostedEnvironment
 from sidequest.replay.tiles import tile_report, tile_store
 from sidequest.runs.assembly import arms_of, assemble
-from sidequest.runs.emulators import build_politely
+from sidequest.runs.emulators import build_politely, choose_groups
 from sidequest.runs.hosted import HostedRun
 from sidequest.runs.ondevice import Individual, pace_of
 from sidequest.runs.programs import TOLD_AT_ONCE
@@ -38,9 +38,8 @@ NEVER = 10**9  # blocks of warm-up
 def measure(
     game: str = "frostbite",
     *,
-    streams: int = 576,
-    groups: int = 6,
-    threads: int = 6,
+    streams: int = 768,
+    threads: int = 4,
     seconds: float = 10.0,
     memory: int | None = None,
     config: Config = PAPER,
@@ -52,7 +51,6 @@ def measure(
     Args:
         game: ROM name.
         streams: Emulators, of all groups together.
-        groups: In flight at a time.
         threads: Of each group.
         seconds: Spent on each phase, without compiling and building.
         memory: Bytes for replay; by default 60% of what JAX may use of the device.
@@ -60,7 +58,7 @@ def measure(
         variants: Whether to compare variants too.
         say: Told what is going on.
     """
-    config = bench_config(config, streams)
+    config, groups = bench_config(config, streams), choose_groups(streams)
     atari_game = atari.make(game)
     say(f"building {streams} emulators")
     emulators = build_politely(

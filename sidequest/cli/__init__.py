@@ -6,6 +6,7 @@ standard error as one message and exit with 2; those that end a run before its t
 with the other codes of `sidequest.runs.faults`.
 """
 
+import contextlib
 import os
 import sys
 from importlib import import_module
@@ -28,6 +29,7 @@ COMMANDS = {
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the console script."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    open_closed_streams()
     import tyro
 
     name = arguments[0] if arguments else "--help"
@@ -48,11 +50,8 @@ def main(arguments: list[str] | None = None) -> None:
     command = getattr(import_module(f"sidequest.cli.{name}"), name)
     try:
         code = tyro.cli(command, args=arguments[1:], prog=f"sidequest {name}")
-        sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output, such as `head`, has enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+        code = 0  # whoever read the output, such as `head`, has enough
     except RunFault as fault:
         fail(str(fault), fault.exit)
     except ValueError as error:
@@ -60,7 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
         if type(error).__name__ not in USER_FAULTS:
             raise
         fail(str(error))
-    sys.exit(code)
+    leave(code)
 
 
 class Refusal(ValueError):
@@ -79,8 +78,32 @@ USER_FAULTS = (
 
 
 def fail(message: str, code: Exit = Exit.BAD_INPUT) -> NoReturn:
-    print(message, file=sys.stderr)
-    sys.exit(int(code))
+    with contextlib.suppress(BrokenPipeError):
+        print(message, file=sys.stderr)
+    leave(int(code))
+
+
+def leave(code: int | None) -> NoReturn:
+    """Ends with this exit code, even if nobody reads what is left to be said."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(code)
+
+
+def open_closed_streams() -> None:
+    """Keeps the numbers of streams that were closed, as by `2>&-`, from other files.
+
+    Else the next file to be opened, perhaps a table, would get what is said to people.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            setattr(sys, name, open(number, "r" if name == "stdin" else "w"))
 
 
 def overview() -> str:

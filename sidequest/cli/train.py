@@ -1,5 +1,6 @@
 """`sidequest train`: trains agents and leaves records of how they explored and scored."""
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -7,7 +8,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from sidequest.cli import Refusal
-from sidequest.cli.jobs import Job, again, fresh_folders, jobs_to_resume
+from sidequest.cli.launches import Launch, again, fresh_folders, launches_to_resume
 from sidequest.cli.settings import (
     read_config,
     read_count,
@@ -53,8 +54,8 @@ def train(
         preset: Settings: small for JAX-native games, paper for Atari.
         set: Changes one setting, as in --set replay.ratio=1.0; may be given again.
         emulators: Atari: how many side by side; the paper has 120.
-        replay_memory: Atari: for the frames in replay, such as 40GB; by default 60% of the
-            device's memory.
+        replay_memory: Atari: for the frames in replay, such as 40GB; by default what the
+            device has left beside the agent, at most what --set replay.capacity needs.
         resume: Folders of runs that were cut off; each goes on where its newest good
             checkpoint was made. Everything else is known from there.
         from_: Folder of a run that is to be run again, from its beginning, in --out.
@@ -64,7 +65,7 @@ def train(
         checkpoint_replay: Atari: whether checkpoints hold replay; without it, replay is
             filled anew before learning goes on. By default yes.
         out: Folder that gets a folder for each run.
-        quiet: Lines instead of a moving bar.
+        quiet: Lines instead of a moving panel.
         tensorboard: Write TensorBoard files too, from the same records.
     """
     given: dict[str, Any] = dict(
@@ -83,13 +84,14 @@ def train(
     replay = None if checkpoint_replay is None else checkpoint_replay == "yes"
     if resume or from_:
         refuse_more(variant, given, bool(resume), from_ is not None)
-        jobs = jobs_to_resume(resume) if resume else [again(from_, out)] if from_ else []
+        launches = launches_to_resume(resume) if resume else []
+        launches += [again(from_, out)] if from_ else []
     else:
-        jobs = [read_job(variant, out, **given)]
-    jobs = [job.saving_by(every, replay) for job in jobs]
-    for job in jobs:
-        fresh_folders(job, fresh, may_go_on=bool(resume))
-    run_jobs(jobs, quiet, tensorboard)
+        launches = [read_launch(variant, out, **given)]
+    launches = [one.saving_by(every, replay) for one in launches]
+    for one in launches:
+        fresh_folders(one, fresh, may_go_on=bool(resume))
+    run_all(launches, quiet, tensorboard)
 
 
 def refuse_more(
@@ -103,7 +105,7 @@ def refuse_more(
         raise Refusal(f"{option} knows the run from its folder; leave out {' '.join(more)}")
 
 
-def read_job(
+def read_launch(
     variant: tuple[str, ...],
     out: Path,
     *,
@@ -115,7 +117,7 @@ def read_job(
     set: tuple[str, ...] | None,
     emulators: int | None,
     replay_memory: str | None,
-) -> Job:
+) -> Launch:
     """From what was typed to runs; everything is checked before anything is made."""
     from sidequest.environments import registry
 
@@ -140,7 +142,7 @@ def read_job(
         for one in variants
         for number in range(seed, seed + seeds)
     ]
-    return Job(
+    return Launch(
         runs,
         config,
         frames=read_count(frames or DEFAULT_FRAMES[preset], "--frames"),
@@ -149,21 +151,22 @@ def read_job(
     )
 
 
-def run_jobs(jobs: list[Job], quiet: bool, tensorboard: bool) -> None:
+def run_all(launches: list[Launch], quiet: bool, tensorboard: bool) -> None:
     """Trains, and prints the folders."""
     use_all_cores()
     use_compilation_cache()
 
-    from sidequest.runs.display import Bar, Log
+    from sidequest.runs.display import Log, Panel
     from sidequest.runs.launch import launch
 
-    for job in jobs:
+    for one in launches:
         moving = sys.stderr.isatty() and not quiet
-        with Bar(job.frames) if moving else Log() as display:
-            launch(job.runs, job.config, job.frames, display, job.memory, job.saving)
-        for run in job.runs:
+        with Panel() if moving else Log() as display:
+            launch(one.runs, one.config, one.frames, display, one.memory, one.saving)
+        for run in one.runs:
             if tensorboard:
                 from sidequest.runs.tensorboard import export
 
                 export(run.folder)
-            print(run.folder)
+            with contextlib.suppress(BrokenPipeError):  # other launches may follow
+                print(run.folder, flush=True)

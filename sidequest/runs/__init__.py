@@ -7,7 +7,9 @@ population    members, and the host's side of their loop
 launch        starts runs, or goes on with them, where they belong
 train         trains a population, and writes its records
 hosted        emulators on the host, everything else on the accelerator
-emulators     how emulators are started
+emulators     how emulators are grouped and started
+memory        how much of a device replay may have
+fitting       whether runs fit into memory at all
 collection    what a visit to a group of emulators does on the device
 programs      what the device does in a hosted run
 train_hosted  trains one agent on emulators
@@ -20,11 +22,13 @@ saving        when checkpoints are made, behind the loop's back
 resume        where runs stand, and how they go on
 resume_hosted what that means on emulators
 breakdown     when updates are not finite
+watchdog      when an emulator does not answer
 interrupts    SIGTERM and Ctrl-C
 lock          one process at a time writes a folder
 faults        what can end a run before its time, and exit codes
 records       tables on disk, written as a run goes
 tables        from what rounds leave behind to rows
 tensorboard   TensorBoard files from records
-display       what a person sees meanwhile
+progress      numbers of how runs are going
+display       what a person sees of them
 """

@@ -7,14 +7,16 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Array, Int
 
 from sidequest.config import Config
 from sidequest.environments.scores import SCORES, human_normalised
 from sidequest.replay.tiles import tile_report
 from sidequest.runs import tables
 from sidequest.runs.assembly import arms_of
-from sidequest.runs.breakdown import Streak
+from sidequest.runs.breakdown import Skips
 from sidequest.runs.hosted import BlockRecord, HostedRun
+from sidequest.runs.progress import Chunk, Teller
 from sidequest.runs.records import Recorder, plain
 from sidequest.runs.spec import Progress, RunSpec
 
@@ -29,8 +31,9 @@ class Account:
         self.frames = 0
         self.evaluated = math.nan
         self.traces = tables.TraceSampler(total // config.evaluation.traces)
-        self.streak = Streak()
-        self._updates = 0
+        self.skips = Skips()
+        self._teller = Teller([run], self.arms, total)
+        self._held: Int[Array, ""] | None = None  # blocks in replay, on their way here
         self._earlier = 0.0  # seconds of the run before it went on here
         self._begin = self._before = time.perf_counter()
 
@@ -40,8 +43,6 @@ class Account:
             {
                 "frames": self.frames,
                 "evaluated": self.evaluated,
-                "streak": self.streak,
-                "updates": self._updates,
                 "seconds": self.seconds,
                 "trace": self.traces.state(),
             }
@@ -49,9 +50,8 @@ class Account:
 
     def go_on(self, host: Mapping[str, Any]) -> None:
         """From what was kept; the episode that the trace was in is gone."""
-        self.frames, self._updates = host["frames"], host["updates"]
+        self.frames, self._earlier = host["frames"], host["seconds"]
         self.evaluated = math.nan if host["evaluated"] is None else host["evaluated"]
-        self.streak, self._earlier = Streak(*host["streak"]), host["seconds"]
         self.traces.go_on(host["trace"])
         self.traces.forget()
 
@@ -75,8 +75,7 @@ class Account:
         )
         self.frames = (record.block + 1) * self.frames_per_block
         rounds = jax.tree.map(lambda leaf: np.asarray(leaf)[None], record.round)
-        due, self._updates = record.updates - self._updates, record.updates
-        self.streak = self.streak.after(rounds.metrics, [due])
+        self.skips = self.skips.after(rounds.metrics)
         recorder.write("episodes", tables.episode_rows(rounds, clock, variant, self.arms))
         recorder.write(
             "learning",
@@ -105,23 +104,32 @@ class Account:
         if record.evaluations:
             returns = [episode.episode_return for episode in record.evaluations]
             self.evaluated = float(np.mean(returns))
-        summaries = record.round.summaries
-        finished = np.asarray(summaries.finished)
-
-        def mean(column) -> float:
-            return (
-                float(np.asarray(column)[finished].mean()) if finished.any() else math.nan
-            )
-
-        return Progress(
-            frames=self.frames,
-            total=self.total,
-            rate=self.frames_per_block / max(elapsed, 1e-9),
-            updates=record.updates,
-            returns=[mean(summaries.episode_return)],
-            evaluations=[self.evaluated],
-            p_X=[mean(summaries.p_X)],
+        summaries, probabilities = jax.tree.map(
+            lambda leaf: np.asarray(leaf)[None],
+            (record.round.summaries, record.round.probabilities),
         )
+        chunk = Chunk(
+            self.frames_per_block, elapsed, record.updates, summaries, probabilities
+        )
+        return self._teller.tell(
+            chunk,
+            frames=self.frames,
+            fill=self._replay_fill(),
+            evaluations=[self.evaluated],
+        )
+
+    def _replay_fill(self) -> float:
+        """The share of replay's capacity in use, when this was last called.
+
+        To wait for the device would hold the emulators up; by the next block its answer
+        has arrived.
+        """
+        replay = self.hosted.state.member.replay
+        known, self._held = self._held, replay.added - replay.oldest
+        self._held.copy_to_host_async()
+        if known is None:
+            return math.nan
+        return int(known) / self.hosted.parts.replay.ring.blocks
 
     def replay_report(self) -> str:
         """How much replay holds, and the newest human-normalised score if there is one."""

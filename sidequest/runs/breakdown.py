@@ -4,8 +4,6 @@ The learner leaves such an update out and counts it, so that parameters stay fin
 and then does no harm. Several in a row mean that it will not recover by itself.
 """
 
-import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,76 +12,77 @@ import numpy as np
 
 from sidequest.agent.learner import Metrics
 from sidequest.runs.faults import NotFinite
-from sidequest.runs.ondevice import Pace
 from sidequest.runs.records import write_json
 from sidequest.runs.saving import not_finite
 
 TOLERATED = 2
 """Updates in a row that may be left out."""
-REPORT = "not_finite.json"
+REPORT, CULPRITS = "not_finite.json", "not_finite.npz"
+MOST_ROWS, MOST_BYTES = 64, 10_000_000
+"""Of each array that is written down."""
 
 
-class Streak(NamedTuple):
-    """Updates that were left out, as far as the records of rounds tell."""
+class Skips(NamedTuple):
+    """Updates that were left out, as the newest record of an update tells.
 
-    skipped: int = 0
-    """In all."""
-    in_a_row: int = 0
-    """Up to now."""
-    longest: int = 0
+    The learner counts them one by one, so that none hides inside a round of several.
+    """
 
-    def after(self, metrics: Metrics, due: Sequence[int]) -> "Streak":
-        """After rounds with `due` updates each; a record tells of a round's last update."""
-        streak = self
-        skipped, losses = np.asarray(metrics.skipped), np.asarray(metrics.loss)
-        for total, loss, updates in zip(skipped, losses, due, strict=True):
-            if updates and not math.isnan(total):
-                streak = streak._after_round(int(total), math.isfinite(loss), updates)
-        return streak
+    total: int = 0
+    most_in_a_row: int = 0
 
-    def _after_round(self, total: int, ended_well: bool, updates: int) -> "Streak":
-        new = total - self.skipped
-        if new == updates:
-            in_a_row = self.in_a_row + new
-        else:  # of a round that went wrong in part, at least its last update is known
-            in_a_row = 0 if ended_well or not new else 1
-        return Streak(total, in_a_row, max(self.longest, in_a_row))
+    def after(self, metrics: Metrics) -> "Skips":
+        """After rounds, of which those without an update tell nothing."""
+        columns = np.stack([metrics.skipped, metrics.skipped_in_a_row])
+        told = columns[:, ~np.isnan(columns[0])]
+        return Skips(*map(int, told[:, -1])) if told.size else self
 
     @property
     def is_breakdown(self) -> bool:
-        return self.longest > TOLERATED
-
-
-def updates_due(pace: Pace, block: int) -> int:
-    """Like `Pace.due`, without asking the device."""
-
-    def until(blocks: int) -> int:
-        return max(blocks - pace.warm_up, 0) * pace.numerator // pace.denominator
-
-    return until(block + 1) - until(block)
+        return self.most_in_a_row > TOLERATED
 
 
 def report_breakdown(
-    folder: Path, frames: int, streak: Streak, metrics: Metrics, state: Any
+    folder: Path, frames: int, skips: Skips, metrics: Metrics, state: Any
 ) -> NotFinite:
     """Writes down what can be said, and returns the fault to raise.
 
     Args:
         metrics: Of the newest rounds.
-        state: Whatever may hold the cause: parameters, return scales, replay.
+        state: Whatever may hold the cause, on the host: parameters, scales, replay.
     """
     bad = not_finite(state)
     newest = jax.tree.map(lambda column: np.asarray(column)[-1], metrics)
     report = {
         "frames": frames,
-        "skipped": streak._asdict(),
+        "skipped": skips._asdict(),
         "newest_update": newest._asdict(),
         "not_finite": bad,
     }
     write_json(folder / REPORT, report)
+    np.savez_compressed(folder / CULPRITS, allow_pickle=False, **culprits(state, bad))
     where = f"; not finite: {', '.join(bad)}" if bad else ""
     return NotFinite(
-        f"{folder} stopped at {frames:,} frames: {streak.longest} updates in a row were "
-        f"not finite{where}. {REPORT} there says more; the last checkpoint is untouched. "
-        f"A smaller learning.learning_rate may help, or a look at the game's rewards"
+        f"{folder} stopped at {frames:,} frames: {skips.most_in_a_row} updates in a row "
+        f"were not finite{where}. {REPORT} and {CULPRITS} there say more; the last "
+        f"checkpoint is untouched. A smaller learning.learning_rate may help, or a look at "
+        f"the game's rewards"
     )
+
+
+def culprits(state: Any, bad: dict[str, int]) -> dict[str, np.ndarray]:
+    """The arrays that are not finite, each with the numbers of the rows that are shown.
+
+    A row is an entry of the first axis: of what replay holds, a block. Only rows that hold
+    such numbers are shown, and no more than the limits above allow.
+    """
+    shown = {}
+    for where, leaf in jax.tree_util.tree_leaves_with_path(state):
+        path = jax.tree_util.keystr(where)
+        if path in bad:
+            rows = np.atleast_1d(np.asarray(leaf, np.float32))
+            guilty = ~np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)
+            fitting = max(1, min(MOST_ROWS, MOST_BYTES // rows[0].nbytes))
+            numbers = np.flatnonzero(guilty)[:fitting]
+            shown |= {path: rows[numbers], f"{path}/rows": numbers}
+    return shown

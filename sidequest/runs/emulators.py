@@ -1,16 +1,72 @@
-"""Starts emulators so that they never keep the thread waiting that controls them."""
+"""Starts emulators, in groups that never keep the thread waiting that controls them."""
 
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
+
+from sidequest.config import ConfigError
+from sidequest.runs.display import duration
+from sidequest.runs.spec import Display
 
 Built = TypeVar("Built")
 
 NICENESS = 10
 """How far emulators stand back; any user may lower a priority."""
+
+LEAST_GROUPS, MOST_GROUPS = 3, 8  # in flight: one acted on, one sent off, one at work
+ENOUGH_GROUPS = 4
+"""So that one group is at work during a whole visit, whatever the others wait for."""
+
+LARGE = 96
+"""Emulators of a group. A visit costs the control thread some milliseconds (to copy, to
+dispatch, to fetch) whatever the size of the group, and in about that time 16 cores step
+96 emulators. Smaller groups wait for the thread, and more of them only wait longer."""
+
+
+def choose_groups(streams: int) -> int:
+    """As many groups as can be large; if they cannot, as few as keep the loop going."""
+    fitting = [n for n in range(LEAST_GROUPS, MOST_GROUPS + 1) if streams % n == 0]
+    if not fitting or streams < 1:
+        raise ConfigError(
+            f"acting.streams is {streams}; emulators go in {LEAST_GROUPS} to {MOST_GROUPS} "
+            f"groups of one size, so it is a multiple of one of these numbers"
+        )
+    enough = [n for n in fitting if n >= ENOUGH_GROUPS]
+    large = [n for n in enough if streams // n >= LARGE]
+    if large:
+        return max(large)
+    return ENOUGH_GROUPS if ENOUGH_GROUPS in fitting else min(fitting)
+
+
+class Construction:
+    """Tells a display how many emulators there are, and how long the others will take."""
+
+    def __init__(self, display: Display, total: int):
+        self._display, self._total = display, total
+        self._built = 0
+        self._began = time.perf_counter()
+
+    def part(self) -> Callable[[int, int], None]:
+        """The `progress` of the next call to a game's `build`."""
+        before = self._built
+        return lambda built, of: self._tell(before + built)
+
+    def _tell(self, built: int) -> None:
+        if 0 < built == self._built:
+            return
+        self._built = built
+        elapsed = time.perf_counter() - self._began
+        text = f"built {built} of {self._total} emulators"
+        if 0 < built < self._total:
+            left = elapsed / built * (self._total - built)
+            text += f", {duration(left)} left"
+        elif built:
+            text += f" in {duration(elapsed)}"
+        self._display.count(text, built, self._total)
 
 
 def build_politely(build: Callable[[], Built]) -> Built:

@@ -206,9 +206,9 @@ class HostedRun:
             self.learn(batch)
 
     def draw(self) -> Sample:
-        """Samples the batch of the next update."""
+        """Samples the batch of the next update; after one left out, another one."""
         member = self.state.member
-        return self.programs.sample(member.key, member.learner.updates, member.replay)
+        return self.programs.sample(member.key, np.int32(self.updates), member.replay)
 
     def learn(self, batch: Sample) -> None:
         """Makes one update, and gives the batch its new priorities."""

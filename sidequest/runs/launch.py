@@ -12,8 +12,8 @@ import jax
 from sidequest.config import Config, ConfigError, check
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
-from sidequest.runs.assembly import assemble
 from sidequest.runs.faults import Interrupted, MachineFault, resume_command
+from sidequest.runs.fitting import of_hosted, of_population, refuse_too_large
 from sidequest.runs.interrupts import Interrupts
 from sidequest.runs.lock import hold
 from sidequest.runs.ondevice import pace_of
@@ -21,7 +21,7 @@ from sidequest.runs.records import RUN_FILE, Recorder, read_run
 from sidequest.runs.resume import identity, is_finished
 from sidequest.runs.spec import TENTHS, Display, Progress, RunSpec, Saving
 from sidequest.runs.train import describe_run, train
-from sidequest.runs.train_hosted import make_plan, train_hosted
+from sidequest.runs.train_hosted import Plan, make_plan, train_hosted
 
 
 def launch(
@@ -45,9 +45,12 @@ def launch(
     display = Unbreakable(display)
     environment = registry.make(runs[0].game)
     runs = unfinished(runs, config, frames)
-    refuse_impossible(runs, environment, config)
+    plan = None
     if isinstance(environment, HostedGame):
-        memory = make_plan(config.acting.streams, memory).memory
+        variants = [run.variant for run in runs]
+        plan = make_plan(config, environment.spec, variants, memory)
+        memory = plan.memory
+    refuse_impossible(runs, environment, config, plan)
     with hold([run.folder for run in runs]), Interrupts() as interrupts, told(runs):
         # Once more: another process may have finished some before we held them.
         runs = unfinished(runs, config, frames)
@@ -73,6 +76,10 @@ class Unbreakable:
         with contextlib.suppress(BrokenPipeError):
             self.display.say(text)
 
+    def count(self, text: str, done: int, of: int) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self.display.count(text, done, of)
+
     def show(self, progress: Progress) -> None:
         with contextlib.suppress(BrokenPipeError):
             self.display.show(progress)
@@ -93,14 +100,22 @@ def by_heads(runs: Sequence[RunSpec]) -> list[list[RunSpec]]:
 
 
 def refuse_impossible(
-    runs: Sequence[RunSpec], environment: CompiledEnvironment | HostedGame, config: Config
+    runs: Sequence[RunSpec],
+    environment: CompiledEnvironment | HostedGame,
+    config: Config,
+    plan: Plan | None,
 ) -> None:
     """Sizes that do not go together are told before anything is made."""
     for group in by_heads(runs):
         try:
-            assemble(config, environment.spec, [run.variant for run in group])
+            if isinstance(environment, CompiledEnvironment):
+                holding = of_population(group, environment, config)
+            else:
+                assert plan is not None, "there is one for emulators"
+                holding = of_hosted(group[0], environment, config, *plan)
         except ValueError as error:
             raise ConfigError(str(error)) from error
+        refuse_too_large(holding)
 
 
 def enrol(
@@ -111,12 +126,16 @@ def enrol(
     saving: Saving,
 ) -> None:
     """Makes every run's folder now, so that all of them can be resumed."""
-    for run in runs:
-        if not (run.folder / RUN_FILE).exists():
-            pace = pace_of(config)
-            more = {"memory": memory, "saving": saving._asdict()}
-            said = describe_run(run, config, frames, pace, **more)
-            Recorder(run.folder, said).close()
+    for group in by_heads(runs):
+        more = {
+            "memory": memory,
+            "saving": saving._asdict(),
+            "company": len(group) > 1,
+        }
+        for run in group:
+            if not (run.folder / RUN_FILE).exists():
+                said = describe_run(run, config, frames, pace_of(config), **more)
+                Recorder(run.folder, said).close()
 
 
 @contextlib.contextmanager
@@ -128,7 +147,9 @@ def told(runs: Sequence[RunSpec]) -> Iterator[None]:
         left = [run.folder for run in runs if not read_run(run.folder)["finished"]]
         raise Interrupted(f"{stop}; go on with: {resume_command(left)}") from None
     except (jax.errors.JaxRuntimeError, MemoryError) as error:
-        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        # A GPU says the first, a CPU the second.
+        words = ("RESOURCE_EXHAUSTED", "Out of memory")
+        if isinstance(error, MemoryError) or any(word in str(error) for word in words):
             raise MachineFault(
                 f"out of memory with {len(runs)} runs: take fewer seeds or variants at a "
                 f"time, or less of replay.capacity, acting.streams or learning.batch_size "

@@ -12,10 +12,19 @@ from sidequest.runs.checkpoint import is_key
 MEMBERS = "members"  # the axis that local devices share
 
 
-def devices_for(members: int) -> Mesh:
-    """The local devices that share the population: as many as divide it evenly."""
+def devices_for(members: int, company: bool | None = None) -> Mesh:
+    """The local devices that share the population.
+
+    Of accelerators as many as divide it evenly. A CPU's cores take a member each, and a
+    member that is alone has them all. A program for one core is not, to the last bit, that
+    for several; so a run that has begun in company, or alone, can ask to go on like that.
+    """
     devices = jax.local_devices()
-    used = max(n for n in range(1, len(devices) + 1) if members % n == 0)
+    if devices[0].platform == "cpu":
+        company = members > 1 if company is None else company
+        used = min(len(devices), max(2, members)) if company else 1
+    else:
+        used = max(n for n in range(1, len(devices) + 1) if members % n == 0)
     return Mesh(np.array(devices[:used]), (MEMBERS,))
 
 
@@ -24,16 +33,15 @@ def rows_of(mesh: Mesh, stacked) -> list:
 
     An accelerator takes all of its members together. A CPU takes one member a core: batches
     of small matrix products are no quicker there, and so a member's program, and with it
-    every bit of its numbers, is the same whatever other members there are.
+    every bit of its numbers, is the same whatever other members there are. The last row is
+    filled up with its last member.
 
-        members 0 1 2 3 4 5    two cores: [0 1] [2 3] [4 5]    one GPU: [0 1 2 3 4 5]
+        members 0 1 2 3 4    two cores: [0 1] [2 3] [4 4]    one GPU: [0 1 2 3 4]
     """
     count = len(jax.tree.leaves(stacked)[0])
     size = mesh.size if on_cpu(mesh) else count
-    return [
-        jax.tree.map(lambda leaf, i=i: leaf[i : i + size], stacked)
-        for i in range(0, count, size)
-    ]
+    rows = [np.minimum(np.arange(i, i + size), count - 1) for i in range(0, count, size)]
+    return [jax.tree.map(lambda leaf, row=row: leaf[row], stacked) for row in rows]
 
 
 def on_all(mesh: Mesh, function: Callable, *, shared: int = 0) -> Callable:
@@ -67,10 +75,10 @@ def on_cpu(mesh: Mesh) -> bool:
     return mesh.devices.flat[0].platform == "cpu"
 
 
-def gathered(rows: Sequence):
-    """All members of the rows, on the host."""
+def gathered(rows: Sequence, members: int):
+    """So many members of the rows, on the host."""
     rows = [jax.device_get(row) for row in rows]
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *rows)
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:members], *rows)
 
 
 def strong(leaf: Array) -> Array:

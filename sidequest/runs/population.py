@@ -51,7 +51,9 @@ class Population:
         parts: Parts,
         pace: Pace,
         frames: int,
+        company: bool | None = None,
     ):
+        """`company`: see `devices_for`."""
         self.runs = runs
         self.parts = parts
         self.arms = arms_of(config.switching)
@@ -70,7 +72,7 @@ class Population:
         self._teller = Teller(runs, self.arms, frames)
         self._loop = make_loop(parts, environment, pace)
         self._evaluate = make_evaluator(environment, config.evaluation.episodes)
-        self._mesh = devices_for(len(runs))
+        self._mesh = devices_for(len(runs), company)
         self._individuals = individuals(runs, parts, config)
 
     @property
@@ -125,7 +127,7 @@ class Population:
                 jax.tree.map(lambda leaf, i=i: np.array(leaf[i]), whole)
                 for i in range(len(whole.learner.updates))
             ]
-        return states
+        return states[: len(self.runs)]
 
     def host(self, member: int) -> dict[str, Any]:
         """What the host knows of a member, to be saved beside its state."""
@@ -155,7 +157,7 @@ class Population:
 
     def networks(self):
         """The newest parameters of all members, on the host."""
-        return gathered([row.learner.network for row in self.members])
+        return gathered([row.learner.network for row in self.members], len(self.runs))
 
     def advance(self, recorders: Sequence[Recorder]) -> Progress:
         """Runs one chunk, writes what it left behind, evaluates if it is time."""
@@ -165,10 +167,10 @@ class Population:
         done = [self._chunk(row, jnp.int32(self.block)) for row in self.members]
         self.members = [row for row, _ in done]
         self.block += self.rounds
-        record = gathered([own for _, own in done])
+        record = gathered([own for _, own in done], len(self.runs))
         if self.frames >= min(self.evaluated + self.interval, self.total):
             self.evaluate(recorders)
-        updates = gathered([row.learner.updates for row in self.members])
+        updates = gathered([row.learner.updates for row in self.members], len(self.runs))
         for member, (run, recorder) in enumerate(zip(self.runs, recorders, strict=True)):
             own = member_of(record, member)
             self.write(recorder, run, own, clock, int(updates[member]), member)
@@ -209,7 +211,8 @@ class Population:
             [
                 self._evaluate_row(keys, row.learner.network)
                 for keys, row in zip(self._evaluation_keys(), self.members, strict=True)
-            ]
+            ],
+            len(self.runs),
         )
         for member, recorder in enumerate(recorders):
             returns, lengths = results.episode_return[member], results.length[member]

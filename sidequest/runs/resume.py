@@ -30,6 +30,8 @@ class Standing(NamedTuple):
     """Of the checkpoint; None: from the beginning."""
     state: Any
     """What the checkpoint holds."""
+    company: bool = False
+    """Whether it was begun beside other runs; see `members.devices_for`."""
 
     @property
     def frames(self) -> int:
@@ -112,8 +114,9 @@ def reopen(standing: Standing, said: Mapping[str, Any], say: Callable) -> Record
 
 
 def by_progress(standings: Sequence[Standing]) -> list[list[Standing]]:
-    """Groups of runs that are equally far, the most advanced first."""
-    groups: dict[int, list[Standing]] = {}
+    """Groups of runs that are equally far, and were begun alike, in company or alone; the
+    most advanced first."""
+    groups: dict[tuple[int, bool], list[Standing]] = {}
     for standing in standings:
-        groups.setdefault(standing.frames, []).append(standing)
-    return [groups[frames] for frames in sorted(groups, reverse=True)]
+        groups.setdefault((standing.frames, standing.company), []).append(standing)
+    return [groups[key] for key in sorted(groups, reverse=True)]

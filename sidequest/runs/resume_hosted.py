@@ -11,6 +11,7 @@ is inside the emulators. So when a run goes on,
     replay, if not saved   is filled anew; no update is due, or owed later, for that time
 """
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -22,12 +23,14 @@ import numpy as np
 from sidequest.environments.base import EnvironmentSpec, HostedEnvironment
 from sidequest.runs.assembly import Parts
 from sidequest.runs.collection import begin_playing, empty_block
-from sidequest.runs.faults import MachineFault
+from sidequest.runs.faults import Exit, MachineFault
 from sidequest.runs.hosted import BlockRecord, GreedyEpisode, HostedRun
+from sidequest.runs.interrupts import tell
 from sidequest.runs.manifest import Manifest
 from sidequest.runs.ondevice import Individual, Member, Pace
 from sidequest.runs.packing import pack
 from sidequest.runs.programs import HostedState, make_programs
+from sidequest.runs.watchdog import LOOKS, SECONDS, Watchdog
 from sidequest.types import Timestep
 
 HOST_COPY = 2 * 10**9
@@ -36,7 +39,7 @@ streamed from the device to the disk, while the run stands still."""
 
 
 class Guarded:
-    """A group of emulators whose death is told in one sentence.
+    """A group of emulators whose death, or silence, is told in one sentence.
 
     With `cut_off`, its first timesteps say that something went before them which is gone.
     """
@@ -44,6 +47,7 @@ class Guarded:
     def __init__(self, group: HostedEnvironment, name: str, cut_off: bool):
         self.group, self.name, self.cut_off = group, name, cut_off
         self.spec: EnvironmentSpec = group.spec
+        self._watchdog = Watchdog(self._give_up)
 
     def send(self, actions: np.ndarray) -> None:
         try:
@@ -52,17 +56,29 @@ class Guarded:
             raise self._fault(error) from error
 
     def recv(self) -> Timestep:
+        self._watchdog.begin()
         try:
             timestep = self.group.recv()
         except Exception as error:
             raise self._fault(error) from error
+        finally:
+            self._watchdog.end()
         if self.cut_off:
             self.cut_off = False
             timestep = timestep._replace(truncated=np.ones_like(timestep.truncated))
         return timestep
 
     def close(self) -> None:
+        self._watchdog.close()
         self.group.close()
+
+    def _give_up(self) -> None:
+        tell(
+            f"an emulator of {self.name} has not answered for {LOOKS * SECONDS:.0f} "
+            f"seconds; the last checkpoint is untouched"
+        )
+        # The thread that waits for it cannot be reached, and so nothing can be closed.
+        os._exit(Exit.MACHINE)
 
     def _fault(self, error: Exception) -> MachineFault:
         return MachineFault(

@@ -1,6 +1,8 @@
 """What one run is, and what it tells while it goes. Nothing here needs JAX."""
 
+import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -38,20 +40,45 @@ TENTHS = Saving()
 """What is done if nothing else is said."""
 
 
+class Favourite(NamedTuple):
+    """The arm that a bandit likes best at the moment."""
+
+    bandit: str
+    arm: float
+    probability: float
+
+
 class Progress(NamedTuple):
-    """What a display may show after a chunk."""
+    """What a display may show after a chunk. What is not known is NaN, or left out."""
 
     frames: int
     """Of each member so far."""
     total: int
     rate: float
-    """Frames a second, of all members together."""
+    """Frames a second, lately, of all members together."""
     updates: int
+    """Of each member so far."""
     returns: list[float]
-    """Each member's mean return of the training episodes that ended; NaN if none did."""
+    """Each member's mean return of its newest training episodes."""
     evaluations: list[float]
     """Each member's newest evaluation."""
     p_X: list[float]
+    """Each member's mean share of explore steps, of the same episodes as `returns`."""
+    mean_rate: float = math.nan
+    """Frames a second since this sitting began, without its first chunk, which compiles."""
+    update_rate: float = math.nan
+    """Updates a second, lately, of all members together."""
+    replay_fill: float = math.nan
+    """Observations in replay, as a share of its capacity."""
+    human: Sequence[float] = ()
+    """Human-normalised scores of the evaluations."""
+    realised: Sequence[float] = ()
+    """Each member's mean switching rate of its newest episodes that had a target."""
+    target: Sequence[float] = ()
+    """The mean of these targets."""
+    favourites: Sequence[Favourite] = ()
+    """Of the bandits, if there is one member."""
+    seconds_left: float = math.nan
 
 
 @runtime_checkable
@@ -59,6 +86,10 @@ class Display(Protocol):
     """Where a run tells people how it is going."""
 
     def say(self, text: str) -> None: ...
+
+    def count(self, text: str, done: int, of: int) -> None:
+        """How far something is that must be done before a run can begin."""
+        ...
 
     def show(self, progress: Progress) -> None: ...
 

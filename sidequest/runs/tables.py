@@ -63,19 +63,24 @@ def episode_rows(
 def learning_rows(
     metrics: Metrics, heads: tuple[str, ...], frames: int, updates: int
 ) -> Iterator[Row]:
-    """One row: means over the rounds of a chunk that had an update; none without one."""
+    """One row: means over the rounds of a chunk that had an update; none without one.
+
+    Updates that were left out are counted, and are in no mean unless there are no others.
+    """
     columns = {name: np.asarray(values) for name, values in metrics._asdict().items()}
-    updated = ~np.isnan(columns["loss"])
+    updated = ~np.isnan(columns["skipped"])
     if not updated.any():
         return
+    finite = updated & np.isfinite(columns["loss"])
     row: Row = {"frames": frames, "updates": updates}
     for name, values in columns.items():
-        mean = values[updated].mean(axis=0)
+        mean = values[finite if finite.any() else updated].mean(axis=0)
         if mean.ndim:
             row |= {f"{name}_{head}": one for head, one in zip(heads, mean, strict=True)}
         else:
             row[name] = mean
-    row["skipped"] = columns["skipped"][updated][-1]
+    for count in ("skipped", "skipped_in_a_row"):
+        row[count] = columns[count][updated][-1]
     yield row
 
 

@@ -26,7 +26,7 @@ from sidequest.runs.interrupts import Interrupts
 from sidequest.runs.members import member_of
 from sidequest.runs.ondevice import Pace, pace_of
 from sidequest.runs.population import Population
-from sidequest.runs.records import describe_machine
+from sidequest.runs.records import RUN_FILE, describe_machine, read_run
 from sidequest.runs.resume import (
     Standing,
     by_progress,
@@ -65,7 +65,12 @@ def train(
     parts = assemble(config, environment.spec, [run.variant for run, _ in open_runs])
     pace = pace_of(config)
     like = Population([open_runs[0][0]], environment, config, parts, pace, frames).like()
-    standings = [find_standing(run, own, like, display.say) for run, own in open_runs]
+    standings = [
+        find_standing(run, own, like, display.say)._replace(
+            company=began_in_company(run, len(open_runs) > 1)
+        )
+        for run, own in open_runs
+    ]
     for group in by_progress(standings):
         sitting = Sitting(group, environment, config, parts, pace, frames, display)
         with contextlib.closing(sitting):
@@ -89,10 +94,16 @@ class Sitting:
         self.group, self.total, self.display = group, frames, display
         self.identities = [identity(run, config, frames) for run in self.runs]
         self.recorders = [
-            reopen(standing, describe_run(standing.run, config, frames, pace), display.say)
+            reopen(
+                standing,
+                describe_run(standing.run, config, frames, pace, company=standing.company),
+                display.say,
+            )
             for standing in group
         ]
-        self.population = Population(self.runs, environment, config, parts, pace, frames)
+        self.population = Population(
+            self.runs, environment, config, parts, pace, frames, group[0].company
+        )
 
     def train(self, saving: Saving, interrupts: Interrupts) -> None:
         """Compiles, plays all chunks that are left, and finishes the records."""
@@ -187,6 +198,13 @@ class Sitting:
                 seconds=population.seconds[member], frames_done=population.frames
             )
             shutil.rmtree(recorder.folder / checkpoint.FOLDER, ignore_errors=True)
+
+
+def began_in_company(run: RunSpec, now: bool) -> bool:
+    """What run.json says of it; of a run that begins, what is the case now."""
+    if not (run.folder / RUN_FILE).exists():
+        return now
+    return bool(read_run(run.folder).get("company", now))
 
 
 def describe_run(

@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from sidequest.config import Config, ConfigError, check
-from sidequest.environments.base import HostedEnvironment, HostedGame
-from sidequest.replay.tiles import tile_store
+from sidequest.config import Config, check
+from sidequest.environments.base import EnvironmentSpec, HostedEnvironment, HostedGame
 from sidequest.runs import checkpoint
 from sidequest.runs.account import Account
 from sidequest.runs.assembly import assemble
 from sidequest.runs.breakdown import report_breakdown
 from sidequest.runs.checkpoint import Snapshot
-from sidequest.runs.emulators import build_politely
+from sidequest.runs.emulators import Construction, build_politely, choose_groups
 from sidequest.runs.faults import Interrupted
 from sidequest.runs.hosted import BlockRecord, HostedRun
 from sidequest.runs.interrupts import Interrupts
 from sidequest.runs.members import member_of
+from sidequest.runs.memory import replay_memory, room_of, tiled
 from sidequest.runs.ondevice import Individual, Pace, pace_of
 from sidequest.runs.population import individuals
 from sidequest.runs.records import Recorder
@@ -38,11 +38,9 @@ from sidequest.runs.resume_hosted import (
 from sidequest.runs.saving import Saver, refuse_not_finite
 from sidequest.runs.spec import TENTHS, Display, RunSpec, Saving
 from sidequest.runs.train import describe_run
+from sidequest.switching.variants import Variant
 
-LEAST_GROUPS, MOST_GROUPS = 3, 8  # in flight: one acted on, one sent off, one at work
 EVALUATORS = 4  # emulators that play greedily beside training
-REPLAY_SHARE = 0.6  # of the device's memory, if no budget is given
-REPLAY_WITHOUT_LIMIT = 2 * 10**9  # bytes, on a device that does not say what it has
 
 
 class Plan(NamedTuple):
@@ -53,19 +51,12 @@ class Plan(NamedTuple):
     """Bytes for the frames in replay."""
 
 
-def make_plan(streams: int, memory: int | None) -> Plan:
+def make_plan(
+    config: Config, spec: EnvironmentSpec, variants: Sequence[Variant], memory: int | None
+) -> Plan:
     """Groups of one size, and as much replay as is asked for or fits the device."""
-    fitting = [n for n in range(LEAST_GROUPS, MOST_GROUPS + 1) if streams % n == 0]
-    if not fitting:
-        raise ConfigError(
-            f"acting.streams is {streams}; emulators go in {LEAST_GROUPS} to {MOST_GROUPS} "
-            f"groups of one size, so it is a multiple of one of these numbers"
-        )
-    groups = max(fitting)
-    if memory is None:
-        limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
-        memory = int(REPLAY_SHARE * limit) if limit else REPLAY_WITHOUT_LIMIT
-    return Plan(groups, memory)
+    groups = choose_groups(config.acting.streams)
+    return Plan(groups, replay_memory(config, spec, variants, memory))
 
 
 def train_hosted(
@@ -83,19 +74,15 @@ def train_hosted(
     own = identity(run, config, frames)
     if is_finished(run.folder, own):
         return
-    plan, pace = make_plan(config.acting.streams, memory), pace_of(config)
-    store = tile_store(lambda step: step.observation, memory=plan.memory)
-    parts = assemble(config, game.spec, [run.variant], store)
+    plan, pace = make_plan(config, game.spec, [run.variant], memory), pace_of(config)
+    parts = assemble(config, game.spec, [run.variant], tiled(plan.memory))
     individual = member_of(individuals([run], parts, config), 0)
     like = like_saved(parts, individual, plan.groups)
     standing = find_standing(run, own, like, display.say, fit=fit_saved, on_device=True)
     said = describe_run(run, config, frames, pace, memory=plan.memory)
     recorder = reopen(standing, said, display.say)
-    display.say(
-        f"building {parts.streams + EVALUATORS} emulators of {run.game} in "
-        f"{plan.groups} groups; replay may take {plan.memory / 1e9:.1f} GB"
-    )
-    groups, evaluator = build_all(game, plan, parts.streams, standing)
+    display.say(str(room_of(parts, plan.memory)))
+    groups, evaluator = build_all(game, plan, parts.streams, standing, display)
     try:
         hosted = HostedRun(parts, pace_from(standing, pace), groups, evaluator, EVALUATORS)
         account = Account(run, config, hosted, frames)
@@ -113,21 +100,26 @@ def train_hosted(
 
 
 def build_all(
-    game: HostedGame, plan: Plan, streams: int, standing: Standing
+    game: HostedGame, plan: Plan, streams: int, standing: Standing, display: Display
 ) -> tuple[list[Guarded], Guarded]:
     """Groups for training and one for evaluation; a run that goes on has other starts."""
     name, resumed = standing.run.game, standing.manifest is not None
-    seed = (standing.run.seed + standing.frames) % 2**31
-    groups = build(game, plan.groups, streams // plan.groups, seed)
-    (evaluator,) = build(game, 1, EVALUATORS, seed + 0xE7A1)
+    seed, size = (standing.run.seed + standing.frames) % 2**31, streams // plan.groups
+    display.say(
+        f"building {plan.groups} groups of {size} emulators of {name}, and one of "
+        f"{EVALUATORS} to evaluate …"
+    )
+    site = Construction(display, streams + EVALUATORS)
+
+    def build(groups: int, streams: int, seed: int) -> Sequence[HostedEnvironment]:
+        size = {"groups": groups, "streams": streams}
+        start = partial(game.build, **size, seed=seed, progress=site.part())
+        return build_politely(start)
+
+    groups = build(plan.groups, size, seed)
+    (evaluator,) = build(1, EVALUATORS, seed + 0xE7A1)
     guarded = [Guarded(group, name, cut_off=resumed) for group in groups]
     return guarded, Guarded(evaluator, name, cut_off=False)
-
-
-def build(
-    game: HostedGame, groups: int, streams: int, seed: int
-) -> Sequence[HostedEnvironment]:
-    return build_politely(partial(game.build, groups=groups, streams=streams, seed=seed))
 
 
 def pace_from(standing: Standing, pace: Pace) -> Pace:
@@ -193,17 +185,18 @@ class Keeper(NamedTuple):
         }
 
     def refuse_breakdown(self, record: BlockRecord) -> None:
-        if self.account.streak.is_breakdown:
+        if self.account.skips.is_breakdown:
             metrics = jax.tree.map(
                 lambda leaf: np.asarray(leaf)[None], record.round.metrics
             )
-            learner = self.hosted.state.member.learner
+            member = self.hosted.state.member
+            steps = member.replay.contents.rest  # all but frames, which are always finite
             raise report_breakdown(
                 self.recorder.folder,
                 self.account.frames,
-                self.account.streak,
+                self.account.skips,
                 metrics,
-                jax.device_get(learner),
+                jax.device_get({"learner": member.learner, "replay": steps}),
             )
 
 

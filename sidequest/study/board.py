@@ -5,7 +5,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from sidequest.runs.display import numbers, short
+from sidequest.runs.display import duration, numbers, short
 from sidequest.runs.spec import Progress
 from sidequest.study.planning import Group
 
@@ -39,6 +39,9 @@ class Voice:
         self._board, self._group = board, group
 
     def say(self, text: str) -> None:
+        self._board.say(self._group, text)
+
+    def count(self, text: str, done: int, of: int) -> None:
         self._board.say(self._group, text)
 
     def show(self, progress: Progress) -> None:
@@ -189,17 +192,3 @@ class Screen:
     def _refresh(self) -> None:
         done = min(self._account.done, self._account.total)
         self._bar.update(self._all, completed=done, description=str(self._account))
-
-
-def duration(seconds: float) -> str:
-    """75 -> `1 min 15 s`, 90000 -> `1 d 1 h`."""
-    if math.isnan(seconds):
-        return "?"
-    seconds = max(0, round(seconds))
-    units = (("y", 31_536_000), ("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
-    parts = []
-    for unit, size in units:
-        count, seconds = divmod(seconds, size)
-        if count or (parts and len(parts) < 2):
-            parts.append(f"{count} {unit}")
-    return " ".join(parts[:2]).removesuffix(" 0 s") or "0 s"

@@ -61,6 +61,9 @@ class Wire:
     def say(self, text: str) -> None:
         self.send(text)
 
+    def count(self, text: str, done: int, of: int) -> None:
+        self.send(text)
+
     def show(self, progress: Progress) -> None:
         self.send(progress)
 

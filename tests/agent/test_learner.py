@@ -293,12 +293,17 @@ def test_an_update_that_is_not_finite_is_left_out_and_counted(batch, bad):
     learner, state, _ = compiled("intrinsic", "short")
     steps, core = batch
     reward = steps.reward.at[1, PREFIX + 2].set(bad)
-    after, _, metrics = learner.update(state, steps._replace(reward=reward), core, WEIGHTS)
-    assert after.skipped == 1 and metrics.skipped == 1
+    after, blamed, metrics = learner.update(
+        state, steps._replace(reward=reward), core, WEIGHTS
+    )
+    # Replay gives a priority of 0 the lowest that there is; the others keep their own.
+    assert blamed[1] == 0 and (np.delete(blamed, 1) > 0).all()
+    assert after.skipped == (1, 1, 1) and metrics.skipped == 1
     unchanged = after._replace(skipped=state.skipped)
     jax.tree.map(np.testing.assert_array_equal, unchanged, state)
     later, priorities, metrics = learner.update(after, steps, core, WEIGHTS)
     assert later.updates == 1 and metrics.skipped == 1
+    assert later.skipped == (1, 0, 1) and metrics.skipped_in_a_row == 1
     for leaf in jax.tree.leaves((later, priorities, metrics)):
         assert np.isfinite(leaf).all()
 

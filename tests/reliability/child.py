@@ -11,23 +11,36 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def start(*arguments: str, store: Path, **more: str) -> subprocess.Popen:
-    """Starts the command; compiled programs are shared by all such processes."""
+def start(*arguments: str, store: Path) -> subprocess.Popen:
+    """Starts the command."""
+    command = [sys.executable, "-m", "tests.reliability.child", *arguments]
+    return launch(command, store)
+
+
+def launch(command: list[str], store: Path, stderr=subprocess.PIPE) -> subprocess.Popen:
+    """Starts a process that finds what was compiled by tests and other processes."""
     environment = os.environ | {
         "XDG_CACHE_HOME": str(store),
         "JAX_PLATFORMS": "cpu",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        **more,
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.reliability.child", *arguments],
+        command,
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
+
+
+def pin() -> None:
+    """To one core: one device, as in the tests' own process, and the same programs."""
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[os.getppid() % len(cores)]})
 
 
 def stop(
@@ -58,6 +71,8 @@ def unfinished(folder: Path) -> list[str]:
 
 
 if __name__ == "__main__":
+    pin()
+
     from sidequest.cli import main
     from sidequest.environments import registry
     from tests.reliability.harness import GAME

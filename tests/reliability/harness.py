@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sidequest.config import change
+from sidequest.config import SMALL, change, flatten
 from sidequest.runs import checkpoint
 from sidequest.runs.interrupts import Interrupts
 from sidequest.runs.records import TABLES
@@ -26,6 +26,15 @@ CONFIG = change(
 )
 EVERY_CHUNK = Saving(every=CHUNK)
 
+OPTIONS = [
+    # The same for the command: its programs are those of the tests in this process.
+    *(VARIANT, "--game", GAME, "--seeds", "2", "--frames", str(40 * CHUNK), "--quiet"),
+    *("--checkpoint-every", str(4 * CHUNK)),
+]
+for setting, value in flatten(CONFIG).items():
+    if value != flatten(SMALL)[setting]:
+        OPTIONS += ["--set", f"{setting}={value}"]
+
 
 class Watcher:
     """A display that interrupts the run after so many chunks, if asked to."""
@@ -37,6 +46,9 @@ class Watcher:
         self.interrupts = Interrupts()
 
     def say(self, text):
+        self.said.append(text)
+
+    def count(self, text, done, of):
         self.said.append(text)
 
     def show(self, progress):
@@ -61,4 +73,6 @@ def run(runs, watcher=None, *, config=CONFIG, chunks=CHUNKS, saving=EVERY_CHUNK,
 def results(folder: Path) -> dict[str, bytes]:
     """Everything that a finished run has computed, as bytes."""
     names = [f"{table}.parquet" for table in TABLES] + [checkpoint.PARAMETERS]
-    return {name: (folder / name).read_bytes() for name in names}
+    # A variant without bandits has no table of them.
+    paths = [folder / name for name in names if (folder / name).exists()]
+    return {path.name: path.read_bytes() for path in paths}

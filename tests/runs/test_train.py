@@ -40,6 +40,9 @@ class Watcher:
     def say(self, text):
         self.said.append(text)
 
+    def count(self, text, done, of):
+        self.said.append(text)
+
     def show(self, progress):
         self.shown.append(progress)
 

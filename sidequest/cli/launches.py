@@ -17,7 +17,7 @@ from sidequest.runs.spec import RunSpec, Saving, run_folder
 from sidequest.switching.variants import parse
 
 
-class Job(NamedTuple):
+class Launch(NamedTuple):
     """Runs that are launched together."""
 
     runs: list[RunSpec]
@@ -26,7 +26,7 @@ class Job(NamedTuple):
     memory: int | None
     saving: Saving
 
-    def saving_by(self, every: int | None, replay: bool | None) -> "Job":
+    def saving_by(self, every: int | None, replay: bool | None) -> "Launch":
         """With what was typed about checkpoints in place of what is known."""
         saving = self.saving._replace(every=every) if every else self.saving
         if replay is not None:
@@ -34,34 +34,34 @@ class Job(NamedTuple):
         return self._replace(saving=saving)
 
 
-def jobs_to_resume(folders: Sequence[Path]) -> list[Job]:
-    """Runs of the same kind form one job, as they did when they were begun."""
-    jobs: dict[str, Job] = {}
+def launches_to_resume(folders: Sequence[Path]) -> list[Launch]:
+    """Runs of the same kind are launched together, as they were when they began."""
+    launches: dict[str, Launch] = {}
     for folder in folders:
         said = read_run_safely(folder)
         if said.get("finished"):
             raise Refusal(f"{folder} has finished; there is nothing to go on with")
-        job = job_of(said, folder)
-        key = repr((said["game"], *job[1:]))
-        if key in jobs:
-            jobs[key].runs.extend(job.runs)
+        one = launch_of(said, folder)
+        key = repr((said["game"], *one[1:]))
+        if key in launches:
+            launches[key].runs.extend(one.runs)
         else:
-            jobs[key] = job
-    return list(jobs.values())
+            launches[key] = one
+    return list(launches.values())
 
 
-def again(folder: Path, out: Path) -> Job:
+def again(folder: Path, out: Path) -> Launch:
     """The same run from its beginning, in a folder below `out`."""
-    job = job_of(read_run_safely(folder), folder)
-    run = job.runs[0]
+    one = launch_of(read_run_safely(folder), folder)
+    run = one.runs[0]
     place = run_folder(out, run.variant, run.game, run.seed)
     if place.resolve() == folder.resolve():
         raise Refusal(f"{folder} is the run itself; choose another folder with --out")
-    return job._replace(runs=[run._replace(folder=place)])
+    return one._replace(runs=[run._replace(folder=place)])
 
 
-def job_of(said: dict[str, Any], folder: Path) -> Job:
-    """The job of one run, as its run.json tells it."""
+def launch_of(said: dict[str, Any], folder: Path) -> Launch:
+    """One run, as its run.json tells it."""
     from sidequest.environments import registry
 
     try:
@@ -71,12 +71,12 @@ def job_of(said: dict[str, Any], folder: Path) -> Job:
     except (KeyError, TypeError, AttributeError) as error:
         raise Refusal(f"{folder / RUN_FILE} lacks what a run is made of: {error}") from None
     registry.check(run.game)
-    return Job([run], config, frames, said.get("memory"), saving)
+    return Launch([run], config, frames, said.get("memory"), saving)
 
 
-def fresh_folders(job: Job, fresh: bool, may_go_on: bool) -> None:
+def fresh_folders(one: Launch, fresh: bool, may_go_on: bool) -> None:
     """Sets aside what is there, if asked to; refuses it if it is in the way."""
-    for run in job.runs:
+    for run in one.runs:
         if not (run.folder / RUN_FILE).exists():
             continue
         if fresh:

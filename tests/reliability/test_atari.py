@@ -1,0 +1,69 @@
+"""Real emulators: stopped by a signal, resumed, and the same command twice."""
+
+import json
+import signal
+
+import numpy as np
+import pytest
+
+from sidequest.runs.checkpoint import listed
+from sidequest.runs.manifest import read_manifest
+from sidequest.runs.records import read_table
+from tests.reliability import child
+from tests.reliability.harness import results
+
+pytestmark = pytest.mark.slow
+
+BLOCK = 4 * 20 * 4  # streams, steps, frames of a step
+BLOCKS, WARM_UP = 36, 3
+OPTIONS = [
+    *("XU-intra(10,informed,p*,X)", "--game", "frostbite", "--preset", "small"),
+    *("--emulators", "4", "--frames", str(BLOCKS * BLOCK), "--replay-memory", "100MB"),
+    *("--checkpoint-every", str(6 * BLOCK), "--quiet"),
+    *("--set", "replay.capacity=4000", "--set", f"replay.warm_up={WARM_UP * BLOCK // 4}"),
+    *("--set", "learning.batch_size=4"),
+]
+
+
+def play(folder, store, *more):
+    """The command from start to end, or to a signal that it got; what it said."""
+    process = child.start("train", *more, store=store)
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    (run,) = folder.rglob("run.json")
+    assert json.loads(run.read_text())["finished"]
+    return run.parent
+
+
+def test_the_same_command_twice(program_store, tmp_path):
+    folders = [
+        play(tmp_path / name, program_store, *OPTIONS, "--out", str(tmp_path / name))
+        for name in "ab"
+    ]
+    first, second = map(results, folders)
+    assert {"episodes.parquet", "learning.parquet", "parameters.npz"} <= set(first)
+    assert first == second
+
+
+@pytest.mark.parametrize("replay", ["yes", "no"])
+def test_stopped_by_a_signal_and_resumed(program_store, tmp_path, replay):
+    arguments = [*OPTIONS, "--out", str(tmp_path), "--checkpoint-replay", replay]
+    process = child.start("train", *arguments, store=program_store)
+    said = child.stop(process, 0.2, signal.SIGTERM, since=f"saved at {12 * BLOCK:,} frames")
+    assert process.returncode == 75, said
+    (folder,) = (path.parent for path in tmp_path.rglob("run.json"))
+    assert f"go on with: sidequest train --resume {folder}" in said
+    manifest = read_manifest(listed(folder)[0])
+    assert any(".replay" in leaf for leaf in manifest.leaves) == (replay == "yes")
+    stopped, paid = manifest.frames, manifest.host["updates"]
+    assert 12 * BLOCK <= stopped < BLOCKS * BLOCK
+    play(tmp_path, program_store, "--resume", str(folder), "--quiet")
+    learning = read_table(folder, "learning")
+    assert learning["frames"].is_sorted() and learning["frames"].n_unique() == len(learning)
+    # One update a block, while the next is played: none is made twice, none is owed.
+    updates = learning["updates"].to_numpy()
+    assert set(np.diff(updates)) == {1}
+    complete = stopped // BLOCK + 1  # when it was saved
+    before, since = (paid, complete) if replay == "no" else (0, 0)
+    assert updates[-1] == before + BLOCKS - 1 - since - WARM_UP
+    assert read_table(folder, "episodes")["return"].null_count() == 0

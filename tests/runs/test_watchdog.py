@@ -1,0 +1,27 @@
+"""A call that does not return is noticed; calls that do, however many, are not."""
+
+import threading
+import time
+
+from sidequest.runs.watchdog import Watchdog
+
+
+def test_a_call_that_does_not_return():
+    gave_up = threading.Event()
+    dog = Watchdog(gave_up.set, looks=3, seconds=0.01)
+    dog.begin()
+    assert gave_up.wait(10)
+    dog.close()
+
+
+def test_many_calls_and_none_at_all():
+    gave_up = threading.Event()
+    dog = Watchdog(gave_up.set, looks=20, seconds=0.01)
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:  # always waiting, but never for the same call
+        dog.begin()
+        time.sleep(0.001)
+        dog.end()
+    time.sleep(0.5)
+    dog.close()
+    assert not gave_up.is_set()
