@@ -28,7 +28,7 @@ EVERY_CHUNK = Saving(every=CHUNK)
 
 OPTIONS = [
     # The same for the command: its programs are those of the tests in this process.
-    *(VARIANT, "--game", GAME, "--seeds", "2", "--frames", str(40 * CHUNK), "--quiet"),
+    *(VARIANT, "--game", GAME, "--frames", str(24 * CHUNK), "--quiet"),
     *("--checkpoint-every", str(4 * CHUNK)),
 ]
 for setting, value in flatten(CONFIG).items():

@@ -12,7 +12,7 @@ from sidequest.runs.records import read_table
 from tests.reliability import child
 from tests.reliability.harness import results
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 BLOCK = 4 * 20 * 4  # streams, steps, frames of a step
 BLOCKS, WARM_UP = 36, 3

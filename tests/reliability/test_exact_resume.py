@@ -107,13 +107,13 @@ def test_a_run_cut_off_in_its_last_moment_finishes(uninterrupted, tmp_path, monk
     assert results(one.folder) == uninterrupted[0]
 
 
-def kill_and_resume(folder, store, moments, *signals):
-    """Stops the command at some moments after it began to play, then lets it finish."""
+def stop_and_resume(folder, store, stops):
+    """Sends signals some seconds after the command began to play, then lets it finish."""
     arguments = ["train", *OPTIONS, "--out", str(folder)]
     codes = []
-    for moment in moments:
+    for moment, number in stops:
         process = child.start(*arguments, store=store)
-        said = child.stop(process, moment, *signals)
+        child.stop(process, moment, number)
         codes.append(process.returncode)
         left = child.unfinished(folder)
         if not left:
@@ -126,25 +126,22 @@ def kill_and_resume(folder, store, moments, *signals):
     return codes, [results(path.parent) for path in sorted(folder.rglob("run.json"))]
 
 
-def test_case_05_killed_at_a_random_moment(uninterrupted_process, program_store, tmp_path):
-    moment = random.Random(5).uniform(0.0, 1.5)
-    codes, found = kill_and_resume(tmp_path, program_store, [moment])
-    assert codes == [-signal.SIGKILL]
+def test_cases_05_and_07_killed_and_then_terminated(
+    uninterrupted_process, program_store, tmp_path
+):
+    moment = random.Random(5).uniform(0.0, 0.3)
+    stops = [(moment, signal.SIGKILL), (0.1, signal.SIGTERM)]
+    codes, found = stop_and_resume(tmp_path, program_store, stops)
+    assert codes == [-signal.SIGKILL, 75]
     assert found == uninterrupted_process
 
 
 @pytest.mark.slow
 def test_case_05_killed_twenty_times(uninterrupted_process, program_store, tmp_path):
     dice = random.Random(20)
-    moments = [dice.uniform(0.0, 1.0) for _ in range(20)]
-    codes, found = kill_and_resume(tmp_path, program_store, moments)
+    stops = [(dice.uniform(0.0, 0.3), signal.SIGKILL) for _ in range(20)]
+    codes, found = stop_and_resume(tmp_path, program_store, stops)
     assert codes.count(-signal.SIGKILL) >= 3
-    assert found == uninterrupted_process
-
-
-def test_case_07_terminated_while_playing(uninterrupted_process, program_store, tmp_path):
-    codes, found = kill_and_resume(tmp_path, program_store, [0.3], signal.SIGTERM)
-    assert codes == [75]
     assert found == uninterrupted_process
 
 
@@ -155,7 +152,7 @@ def test_case_08_terminated_while_compiling(program_store, tmp_path):
     said = child.stop(process, 0.5, signal.SIGTERM, since="compiling")
     assert process.returncode == 75, said
     assert "go on with: sidequest train --resume" in said
-    assert len(child.unfinished(tmp_path)) == 2
+    assert len(child.unfinished(tmp_path)) == 1
 
 
 @pytest.mark.slow

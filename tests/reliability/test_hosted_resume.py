@@ -65,6 +65,7 @@ def stopped(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_hosted_run_goes_on(stopped, tmp_path):
     copies = [shutil.copytree(stopped, tmp_path / name) for name in "ab"]
     for copy in copies:
@@ -89,6 +90,7 @@ def test_a_hosted_run_goes_on(stopped, tmp_path):
     assert learning["updates"][-1] == paid
 
 
+@pytest.mark.slow
 def test_episodes_in_flight_are_dropped(stopped, tmp_path):
     folder = shutil.copytree(stopped, tmp_path / "run")
     play(folder)
@@ -106,6 +108,7 @@ def test_episodes_in_flight_are_dropped(stopped, tmp_path):
         np.testing.assert_array_equal(steps, expected)
 
 
+@pytest.mark.slow
 def test_without_replay_nothing_is_learned_or_owed_until_it_is_full(tmp_path):
     saving = Saving(every=2 * BLOCK, replay=False)
     with pytest.raises(Interrupted):
