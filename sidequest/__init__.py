@@ -9,7 +9,8 @@ agent         HOW to act and learn: R2D2
 replay        WHAT to remember: prioritised sequences on the accelerator
 environments  WHERE: JAX-native games, probe tasks, Atari
 runs          one run from start to finish, and its records
-figures       pictures from records
+study         many runs: grids as data, the paper's studies by name
+figures       pictures from records, the paper's claims, the report, films
 bench         how fast it is
 cli           the command `sidequest`
 
