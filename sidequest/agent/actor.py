@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from sidequest.agent import modes
-from sidequest.agent.networks import Inputs, RecurrentQNetwork
+from sidequest.agent.networks import CoreState, Inputs, RecurrentQNetwork
 from sidequest.switching import metacontroller, periods
 from sidequest.switching.controllers import Arm, Controller, ControllerState
 from sidequest.switching.metacontroller import Offer
@@ -125,6 +125,20 @@ def make_actor(controller: Controller, heads: tuple[str, ...], *, discount: floa
         return action, state, record
 
     return Actor(init, act)
+
+
+def act_greedily(
+    network: RecurrentQNetwork,
+    timestep: Timestep,
+    previous_action: Int[Array, ""],
+    core: CoreState,
+) -> tuple[Int[Array, ""], CoreState]:
+    """The best action by the extrinsic head, which is the first: mode G, always."""
+    inputs = Inputs(
+        timestep.observation, previous_action, timestep.reward, timestep.is_first
+    )
+    q, core = network.step(inputs, core)
+    return jnp.argmax(q[0]).astype(jnp.int32), core
 
 
 def read_signals(

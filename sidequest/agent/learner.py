@@ -21,6 +21,7 @@ from sidequest.agent import scaling
 from sidequest.agent.intrinsic import Novelty, NoveltyState
 from sidequest.agent.networks import CoreState, RecurrentQNetwork
 from sidequest.agent.sequences import (
+    Errors,
     Rules,
     Step,
     batch_statistics,
@@ -125,21 +126,11 @@ def make_learner(
         trained = jax.tree.map(lambda leaf: leaf[:, rules.prefix :], steps)
         rewards, surprise, novelty_state = head_rewards(novelty, state, trained, rules)
 
-        def loss_of(network: RecurrentQNetwork):
-            q = unroll(network, steps, core, rules.prefix)
-            q_target = jax.lax.stop_gradient(
-                unroll(state.target, steps, core, rules.prefix)
-            )
-            errors = sequence_errors(q, q_target, trained, rewards, rules)
-            batch = batch_statistics(trained, rewards, errors.targets, rules)
-            sigma = scaling.used_scale(state.scales, batch)
-            scaled = errors.td / sigma.reshape(1, 1, -1)
-            losses = 0.5 * jnp.sum(jnp.square(scaled), axis=(1, 2))
-            return jnp.mean(weights * losses), (errors, scaled, sigma, batch, losses)
+        def loss_of(network: RecurrentQNetwork) -> tuple[Float[Array, ""], Losses]:
+            losses = sequence_losses(network, state, steps, core, rewards, rules)
+            return jnp.mean(weights * losses.each), losses
 
-        (loss, (errors, scaled, sigma, batch, losses)), gradient = jax.value_and_grad(
-            loss_of, has_aux=True
-        )(state.network)
+        (loss, losses), gradient = jax.value_and_grad(loss_of, has_aux=True)(state.network)
         norm = optax.tree.norm(gradient)
         changes, optimised = optimiser.update(gradient, state.optimiser)
         network = jax.tree.map(jnp.add, state.network, changes)
@@ -149,7 +140,9 @@ def make_learner(
             target=_choose(updates % target_interval == 0, network, state.target),
             optimiser=optimised,
             # Actors see no intrinsic reward, so its scale is learned here.
-            scales=merge_scales(state.scales, batch, rules.heads, source="intrinsic"),
+            scales=merge_scales(
+                state.scales, losses.statistics, rules.heads, source="intrinsic"
+            ),
             novelty=novelty_state,
             updates=updates,
         )
@@ -157,15 +150,15 @@ def make_learner(
         finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.all(jnp.isfinite(surprise))
         skipped = state.skipped.count(finite)
         state = _choose(finite, learned, state)._replace(skipped=skipped)
-        sizes = jnp.mean(jnp.abs(scaled), axis=2)
+        sizes = jnp.mean(jnp.abs(losses.scaled), axis=2)
         priorities = jax.vmap(lambda row: sequence_priority(row, rules.priority_mix))(sizes)
         # Who spoilt it has been counted; drawn again it would spoil another one.
-        priorities = jnp.where(jnp.isfinite(losses), priorities, 0.0)
+        priorities = jnp.where(jnp.isfinite(losses.each), priorities, 0.0)
         metrics = Metrics(
             loss=loss,
-            td_error=jnp.mean(jnp.abs(errors.td), axis=(0, 1)),
-            scale=sigma,
-            value=jnp.mean(errors.q_taken, axis=(0, 1)),
+            td_error=jnp.mean(jnp.abs(losses.errors.td), axis=(0, 1)),
+            scale=losses.scale,
+            value=jnp.mean(losses.errors.q_taken, axis=(0, 1)),
             gradient_norm=norm,
             priority=jnp.mean(priorities),
             intrinsic_reward=jnp.mean(surprise),
@@ -189,6 +182,38 @@ def make_learner(
         return Metrics(nothing, row, row, row, *[nothing] * 5)
 
     return Learner(init, update, witness, greedy, no_metrics)
+
+
+class Losses(NamedTuple):
+    """Of a batch of N items."""
+
+    each: Float[Array, "N"]
+    errors: Errors
+    scaled: Float[Array, "N T H"]
+    """TD errors in units of the return scales."""
+    scale: Float[Array, "H"]
+    statistics: scaling.ReturnStatistics
+    """Of the batch."""
+
+
+def sequence_losses(
+    network: RecurrentQNetwork,
+    state: LearnerState,
+    steps: Step,
+    core: CoreState,
+    rewards: Float[Array, "N T H"],
+    rules: Rules,
+) -> Losses:
+    """The losses of `network`, with the target network and the scales of `state`."""
+    trained = jax.tree.map(lambda leaf: leaf[:, rules.prefix :], steps)
+    q = unroll(network, steps, core, rules.prefix)
+    q_target = jax.lax.stop_gradient(unroll(state.target, steps, core, rules.prefix))
+    errors = sequence_errors(q, q_target, trained, rewards, rules)
+    batch = batch_statistics(trained, rewards, errors.targets, rules)
+    sigma = scaling.used_scale(state.scales, batch)
+    scaled = errors.td / sigma.reshape(1, 1, -1)
+    losses = 0.5 * jnp.sum(jnp.square(scaled), axis=(1, 2))
+    return Losses(losses, errors, scaled, sigma, batch)
 
 
 def head_rewards(

@@ -24,8 +24,7 @@ from sidequest.runs.assembly import arms_of, assemble
 from sidequest.runs.emulators import build_politely, choose_groups
 from sidequest.runs.hosted import HostedRun
 from sidequest.runs.ondevice import Individual, pace_of
-from sidequest.runs.programs import TOLD_AT_ONCE
-from sidequest.switching.metacontroller import menu_of
+from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes, menu_of
 from sidequest.switching.variants import parse
 
 INFORMED = "XU-intra(10,informed,p*,X)"
@@ -173,12 +172,12 @@ def step_alone(rng: np.random.Generator, groups: Sequence[HostedEnvironment]) ->
 def compile_feeding(run: HostedRun) -> None:
     """Else it would be compiled when the first episode ends, in the middle of a phase."""
     _, records = jax.device_get(run.state.block.contents())
-    nothing = jax.tree.map(
-        lambda leaf: np.zeros((TOLD_AT_ONCE, *leaf.shape[2:]), leaf.dtype),
-        (records.choices, records.summary.episode_return, records.summary.length),
+    columns = records.choices, records.summary.episode_return, records.summary.length
+    nothing = Episodes(
+        *(np.zeros((TOLD_AT_ONCE, *leaf.shape[2:]), leaf.dtype) for leaf in columns)
     )
     member = run.state.member
-    meta = run.programs.feed(member.meta, *nothing, np.int32(0))
+    meta = run.programs.feed(member.meta, nothing, np.zeros(TOLD_AT_ONCE, bool))
     run.state = run.state._replace(member=member._replace(meta=meta))
 
 

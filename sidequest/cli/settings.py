@@ -8,17 +8,13 @@ from pathlib import Path
 from sidequest.cli import Refusal
 from sidequest.config import PRESETS, Config, change, check, flatten
 
-SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9}
+COUNTS = {"k": 1e3, "m": 1e6, "b": 1e9}
+SIZES = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
 def read_count(text: str, name: str) -> int:
     """`200000`, `2e5`, `200k`, `0.2M` -> 200000."""
-    cleaned = text.strip().lower().replace(",", "").replace("_", "")
-    factor = SUFFIXES.get(cleaned[-1:], 1.0)
-    try:
-        count = float(cleaned.rstrip("kmb")) * factor
-    except ValueError:
-        count = 0.0
+    count = read_scaled(text.replace(",", "").replace("_", ""), COUNTS)
     if not 1 <= count < 1e15:
         raise Refusal(f"{name} is {text!r}; write a number such as 200000, 2e5 or 200k")
     return int(count)
@@ -26,15 +22,19 @@ def read_count(text: str, name: str) -> int:
 
 def read_size(text: str, name: str) -> int:
     """`40GB`, `500 MB` -> bytes."""
-    cleaned = text.strip().lower().replace(" ", "").removesuffix("b")
-    factor = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}.get(cleaned[-1:], 1.0)
-    try:
-        size = float(cleaned.rstrip("kmgt")) * factor
-    except ValueError:
-        size = 0.0
+    size = read_scaled(text.lower().strip().replace(" ", "").removesuffix("b"), SIZES)
     if not 1e6 <= size < 1e15:
         raise Refusal(f"{name} is {text!r}; write a size of 1MB or more, such as 40GB")
     return int(size)
+
+
+def read_scaled(text: str, factors: dict[str, float]) -> float:
+    """A number with a letter for its size, or 0 if it is none."""
+    cleaned = text.strip().lower()
+    try:
+        return float(cleaned.rstrip("".join(factors))) * factors.get(cleaned[-1:], 1.0)
+    except ValueError:
+        return 0.0
 
 
 def read_config(preset: str, settings: tuple[str, ...]) -> Config:

@@ -1,5 +1,6 @@
 """One run, from start to finish.
 
+spec          what one run is, and what it tells while it goes
 assembly      from settings to the parts of an agent
 ondevice      the whole loop compiled; a population of runs by vmap
 members       members of a population on the local devices
@@ -10,11 +11,14 @@ hosted        emulators on the host, everything else on the accelerator
 emulators     how emulators are grouped and started
 memory        how much of a device replay may have
 fitting       whether runs fit into memory at all
+packing       many small arrays as one
 collection    what a visit to a group of emulators does on the device
 programs      what the device does in a hosted run
 train_hosted  trains one agent on emulators
 account       the host's account of such a run
 evaluation    the greedy evaluator
+player        the agent that a run has left behind
+watch         one episode of it, step by step
 checkpoint    what a run needs to go on, on disk; and parameters
 manifest      what a checkpoint says of itself
 shards        arrays on disk, read with suspicion

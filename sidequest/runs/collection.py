@@ -16,12 +16,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Num
 
-from sidequest.agent.actor import ActorState, Policy, StepRecord
-from sidequest.agent.networks import CoreState, Inputs, RecurrentQNetwork
+from sidequest.agent.actor import ActorState, Policy, StepRecord, act_greedily
+from sidequest.agent.networks import CoreState, RecurrentQNetwork
 from sidequest.agent.sequences import Step
 from sidequest.runs.assembly import Parts
-from sidequest.runs.packing import Packed
-from sidequest.runs.packing import pack as pack_all
+from sidequest.runs.packing import Packed, pack
 from sidequest.types import Key, Timestep
 
 
@@ -53,13 +52,13 @@ class Playing(NamedTuple):
     previous_actions: Int[Array, "E"]
 
 
-def pack(timestep: Timestep) -> Float[np.ndarray, "4 B"]:
+def pack_timestep(timestep: Timestep) -> Float[np.ndarray, "4 B"]:
     """All but the frames in one array: every copy has its price, however small it is."""
     rows = timestep.reward, timestep.terminated, timestep.truncated, timestep.is_first
     return np.stack(rows, dtype=np.float32, casting="unsafe")
 
 
-def unpack(frames: Num[Array, "B ..."], rest: Float[Array, "4 B"]) -> Timestep:
+def unpack_timestep(frames: Num[Array, "B ..."], rest: Float[Array, "4 B"]) -> Timestep:
     """The timestep [B] that was packed."""
     reward, terminated, truncated, is_first = rest
     return Timestep(frames, reward, terminated > 0, truncated > 0, is_first > 0)
@@ -85,7 +84,7 @@ def empty_block(parts: Parts, key: Key, policy: Policy, actors: ActorState) -> C
     return Collected(
         visits=jnp.zeros((), jnp.int32),
         frames=steps.observation,
-        packed=pack_all((steps._replace(observation=None), records), axes=2),
+        packed=pack((steps._replace(observation=None), records), axes=2),
         core=actors.core,
     )
 
@@ -128,10 +127,10 @@ def visit(
     block = Collected(
         visits=block.visits + 1,
         frames=_put(block.frames, timesteps.observation[None], (t, first)),
-        packed=_put(block.packed, _one_row(pack_all((steps, records), axes=1)), (t, first)),
+        packed=_put(block.packed, _one_row(pack((steps, records), axes=1)), (t, first)),
         core=_put(block.core, core, (first,)),
     )
-    return actions, _put(actors, pack_all(after, axes=1), (first,)), block
+    return actions, _put(actors, pack(after, axes=1), (first,)), block
 
 
 def begin_playing(network: RecurrentQNetwork, episodes: int) -> Playing:
@@ -153,14 +152,7 @@ def play(
         network = jax.tree.map(
             lambda new, old: jnp.where(timestep.is_first, new, old), newest, now.networks
         )
-        inputs = Inputs(
-            timestep.observation,
-            now.previous_actions,
-            timestep.reward,
-            timestep.is_first,
-        )
-        q, core = network.step(inputs, now.cores)
-        action = jnp.argmax(q[0]).astype(jnp.int32)
+        action, core = act_greedily(network, timestep, now.previous_actions, now.cores)
         return action, Playing(network, core, action)
 
     return jax.vmap(one)(timesteps, playing)

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from sidequest.config import ConfigError
 from sidequest.runs.display import duration
+from sidequest.runs.hosted import FEWEST_GROUPS
 from sidequest.runs.spec import Display
 
 Built = TypeVar("Built")
@@ -17,7 +18,7 @@ Built = TypeVar("Built")
 NICENESS = 10
 """How far emulators stand back; any user may lower a priority."""
 
-LEAST_GROUPS, MOST_GROUPS = 3, 8  # in flight: one acted on, one sent off, one at work
+MOST_GROUPS = 8
 ENOUGH_GROUPS = 4
 """So that one group is at work during a whole visit, whatever the others wait for."""
 
@@ -29,11 +30,11 @@ dispatch, to fetch) whatever the size of the group, and in about that time 16 co
 
 def choose_groups(streams: int) -> int:
     """As many groups as can be large; if they cannot, as few as keep the loop going."""
-    fitting = [n for n in range(LEAST_GROUPS, MOST_GROUPS + 1) if streams % n == 0]
+    fitting = [n for n in range(FEWEST_GROUPS, MOST_GROUPS + 1) if streams % n == 0]
     if not fitting or streams < 1:
         raise ConfigError(
-            f"acting.streams is {streams}; emulators go in {LEAST_GROUPS} to {MOST_GROUPS} "
-            f"groups of one size, so it is a multiple of one of these numbers"
+            f"acting.streams is {streams}; emulators go in {FEWEST_GROUPS} to "
+            f"{MOST_GROUPS} groups of one size, so it is a multiple of one of these numbers"
         )
     enough = [n for n in fitting if n >= ENOUGH_GROUPS]
     large = [n for n in enough if streams // n >= LARGE]

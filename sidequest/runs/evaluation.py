@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from sidequest.agent.networks import CoreState, Inputs, RecurrentQNetwork
+from sidequest.agent.actor import act_greedily
+from sidequest.agent.networks import RecurrentQNetwork
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.environments.scores import SCORES, human_normalised
 from sidequest.runs.emulators import build_politely
@@ -43,20 +44,6 @@ class _Playing(NamedTuple):
     ended: Bool[Array, ""]
     episode_return: Float[Array, ""]
     length: Int[Array, ""]
-
-
-def act_greedily(
-    network: RecurrentQNetwork,
-    timestep: Timestep,
-    previous_action: Int[Array, ""],
-    core: CoreState,
-) -> tuple[Int[Array, ""], CoreState]:
-    """The best action by the extrinsic head, which is the first."""
-    inputs = Inputs(
-        timestep.observation, previous_action, timestep.reward, timestep.is_first
-    )
-    q, core = network.step(inputs, core)
-    return jnp.argmax(q[0]).astype(jnp.int32), core
 
 
 def make_evaluator(

@@ -16,7 +16,7 @@ from sidequest.config import Config, ConfigError
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.runs.assembly import assemble
 from sidequest.runs.members import devices_for, member_of
-from sidequest.runs.memory import frame_bytes, nbytes, tiled
+from sidequest.runs.memory import frame_bytes, free_on_device, nbytes, tiled
 from sidequest.runs.ondevice import make_loop, pace_of
 from sidequest.runs.population import individuals
 from sidequest.runs.resume_hosted import HOST_COPY, like_saved
@@ -137,13 +137,6 @@ def refusal(holding: Holding, place: Place, free: int) -> str:
         f"{' of each' if several else ''}), and {gigabytes(free)} of {place.name} are "
         f"free; {ways or 'nothing but a smaller network or fewer streams'} would fit"
     )
-
-
-def free_on_device() -> int | None:
-    """Bytes that one accelerator has left; None if there is none, or it does not say."""
-    stats = jax.local_devices()[0].memory_stats() or {}
-    limit = stats.get("bytes_limit")
-    return limit - stats.get("bytes_in_use", 0) if limit else None
 
 
 def free_on_host() -> int | None:

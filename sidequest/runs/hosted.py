@@ -1,15 +1,15 @@
 """Emulators on the host, everything else on the accelerator; one thread controls both.
 
 The emulators work in groups that are visited in a fixed order. A visit receives what the
-next group shows and starts to copy it, has the device act on the group whose copy was
-started by the visit before, and sends off the actions that the device has found for the one
-before that. So nobody waits for a copy or for the device. With four groups, after g0 was
+next group shows and starts to copy it, sends off the actions that the device has found for
+the group before, and has the device act on the group whose copy was started by the visit
+before. So nobody waits for a copy or for the device. With four groups, after g0 was
 received at the start:
 
     visit       0     1     2     3     4     5
     receive     g1    g2    g3    g0    g1    g2
-    act         g0    g1    g2    g3    g0    g1
     send              g0    g1    g2    g3    g0      g0 emulates between visits 1 and 3
+    act         g0    g1    g2    g3    g0    g1
 
 With more groups, more of them emulate at a time. When all were acted on L times, a block
 goes into replay, and the updates that it pays for are spread over the visits of the next
@@ -32,14 +32,14 @@ from jaxtyping import Array
 from sidequest.environments.base import HostedEnvironment
 from sidequest.replay.replay import Sample
 from sidequest.runs.assembly import Parts
-from sidequest.runs.collection import pack
+from sidequest.runs.collection import pack_timestep
 from sidequest.runs.ondevice import Individual, Pace, RoundRecord
 from sidequest.runs.programs import (
-    TOLD_AT_ONCE,
     HostedState,
     make_programs,
     settle,
 )
+from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes
 from sidequest.types import Timestep
 
 FEWEST_GROUPS = 3
@@ -98,13 +98,7 @@ class HostedRun:
 
     def start(self, individual: Individual) -> None:
         """Begins a run: fresh parameters, empty replay, emulators as they are."""
-        if self._arrived is None:
-            self._arrived = _to_device(self.groups[0].recv())
-        self.blocks = self.updates = 0
-        self._scores = Scores(self._evaluator_episodes)
-        self._batch: Sample | None = None
-        self.metrics = self._no_metrics
-        self._unread: BlockRecord | None = None
+        self._prepare(0, 0, None)
         # First, so that a device need not hold two replays at a time.
         self.__dict__.pop("state", None)
         self.state: HostedState = self.programs.begin(individual)
@@ -117,31 +111,32 @@ class HostedRun:
         Args:
             unread: What `unread` was when the run was saved.
         """
+        self._prepare(blocks, updates, unread)
+        self.state = state
+
+    def _prepare(self, blocks: int, updates: int, unread: BlockRecord | None) -> None:
+        """The host's side of a run after so many blocks and updates."""
         if self._arrived is None:
             self._arrived = _to_device(self.groups[0].recv())
         self.blocks, self.updates = blocks, updates
-        self._scores = Scores(self._evaluator_episodes)
-        self._batch = None
-        self.metrics = self._no_metrics
-        self._unread = unread
-        self.state = state
-
-    @property
-    def unread(self) -> BlockRecord | None:
+        self.unread = unread
         """The newest block's record, which has yet to be told to tables and bandits."""
-        return self._unread
+        self.metrics = self._no_metrics
+        self._scores = Scores(self._evaluator_episodes)
+        self._batch: Sample | None = None
 
     def __iter__(self) -> Iterator[BlockRecord]:
         """Plays on; each block's record comes when the block after it is complete, so that
         the copy from the device has had time."""
         visits = len(self.groups) * self.parts.block_length
         while True:
-            due = 2 * updates_due(self.pace, self.blocks)
+            # Paid for by the blocks before this one; each is drawn, then learned from.
+            due = 2 * self.pace.due(self.blocks - 1)
             for number in range(visits):
                 self.visit(number % len(self.groups))
                 for _ in range(share(number, visits, due)):
                     self.draw_or_learn()
-            record, self._unread = self._unread, self.finish_block()
+            record, self.unread = self.unread, self.finish_block()
             if record is not None:
                 record = record._replace(round=jax.device_get(record.round))
                 self.feed(record.round)
@@ -158,28 +153,30 @@ class HostedRun:
         # dispatch that earlier would block this thread.
         following = self.groups[(group + 1) % len(self.groups)]
         self._arrived = _to_device(following.recv())
+        # Before the act, whose dispatch takes a while: those emulators can start.
+        self.send_kept()
         actions, actors, block = self.programs.visit(
             member.key, member.policy, arrived, member.actors, block
         )
         self.state = HostedState(member._replace(actors=actors), block, playing)
-        self._hand_over(self.groups[group], actions)
+        self._keep(self.groups[group], actions)
         if self.evaluator is not None and group == len(self.groups) - 1:
             self._visit_evaluator(self.evaluator)
 
     def _visit_evaluator(self, evaluator: HostedEnvironment) -> None:
         timestep = evaluator.recv()
         self._scores.count(timestep)
+        self.send_kept()
         network = self.state.member.learner.network
         actions, playing = self.programs.play(
             network, _to_device(timestep), self.state.playing
         )
         self.state = self.state._replace(playing=playing)
-        self._hand_over(evaluator, actions)
+        self._keep(evaluator, actions)
 
-    def _hand_over(self, environment: HostedEnvironment, actions: Array) -> None:
-        """Keeps these actions until the next visit, and sends off those kept so far."""
+    def _keep(self, environment: HostedEnvironment, actions: Array) -> None:
+        """These actions go to the emulators in the next visit, when the device has them."""
         actions.copy_to_host_async()
-        self.send_kept()
         self._unsent = environment, actions
 
     def send_kept(self) -> None:
@@ -247,8 +244,8 @@ class HostedRun:
             some = slice(first, first + TOLD_AT_ONCE)
             ended = steps[some], streams[some]
             columns = record.choices, summaries.episode_return, summaries.length
-            told = (_fill(np.asarray(column)[ended]) for column in columns)
-            meta = self.programs.feed(meta, *told, np.int32(len(ended[0])))
+            told = Episodes(*(_fill(np.asarray(column)[ended]) for column in columns))
+            meta = self.programs.feed(meta, told, _fill(np.ones(len(ended[0]), bool)))
         member = self.state.member._replace(meta=meta)
         self.state = self.state._replace(member=member)
 
@@ -278,15 +275,6 @@ class Scores:
         return finished
 
 
-def updates_due(pace: Pace, block: int) -> int:
-    """Like `Pace.due`, without asking the device: updates paid for by earlier blocks."""
-
-    def until(blocks: int) -> int:
-        return max(blocks - pace.warm_up, 0) * pace.numerator // pace.denominator
-
-    return until(block) - until(block - 1)
-
-
 def share(number: int, of: int, events: int) -> int:
     """How many of `events` fall to one visit of many, if they are spread evenly.
 
@@ -300,7 +288,7 @@ def share(number: int, of: int, events: int) -> int:
 
 
 def _fill(rows: np.ndarray) -> np.ndarray:
-    """As many rows as `Programs.feed` takes, zeros after those that are given."""
+    """To a fixed number of rows, so that one program serves; zeros after those given."""
     filled = np.zeros((TOLD_AT_ONCE, *rows.shape[1:]), rows.dtype)
     filled[: len(rows)] = rows
     return filled
@@ -308,4 +296,4 @@ def _fill(rows: np.ndarray) -> np.ndarray:
 
 def _to_device(timestep: Timestep) -> tuple[Array, np.ndarray]:
     """Starts to copy the frames; the rest is small enough to go with the call."""
-    return jax.device_put(timestep.observation), pack(timestep)
+    return jax.device_put(timestep.observation), pack_timestep(timestep)

@@ -13,7 +13,7 @@ may differ in seed and in variant, run side by side by `vmap`:
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ from sidequest.config import Config
 from sidequest.environments.base import CompiledEnvironment
 from sidequest.replay.replay import TRAINED_BLOCKS, ReplayState
 from sidequest.runs.assembly import Parts
-from sidequest.switching.metacontroller import Menu, MetaState
+from sidequest.switching.metacontroller import Episodes, Menu, MetaState
 from sidequest.types import EpisodeSummary, Key, Timestep
 
 
@@ -82,6 +82,10 @@ class RoundRecord(NamedTuple):
     is_first: Bool[Array, "L"]
 
 
+Count = TypeVar("Count", int, Array)
+"""On the host, or within a compiled program."""
+
+
 class Pace(NamedTuple):
     """When updates are due: `numerator` of them in every `denominator` blocks."""
 
@@ -92,15 +96,13 @@ class Pace(NamedTuple):
     pull_every: int
     """Blocks between two pulls of the newest parameters."""
 
-    def due(self, block: Int[Array, ""]) -> Int[Array, ""]:
+    def due(self, block: Count) -> Count:
         """How many updates belong after this block; the ratio is exact over time."""
+        return self._until(block + 1) - self._until(block)
 
-        def until(blocks: Int[Array, ""]) -> Int[Array, ""]:
-            return (
-                jnp.maximum(blocks - self.warm_up, 0) * self.numerator // self.denominator
-            )
-
-        return until(block + 1) - until(block)
+    def _until(self, blocks: Count) -> Count:
+        past_warm_up = (blocks > self.warm_up) * (blocks - self.warm_up)
+        return past_warm_up * self.numerator // self.denominator
 
 
 def pace_of(config: Config) -> Pace:
@@ -237,20 +239,11 @@ def sum_up(
 
 def feed(parts: Parts, records: StepRecord, member: Member) -> Member:
     """Tells the bandits of the episodes that ended in this block, in order of arrival."""
-    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), records)
-    finished = flat.summary.finished
-    order = jnp.argsort(~finished, stable=True)
-
-    def update(i: Int[Array, ""], meta: MetaState) -> MetaState:
-        episode = order[i]
-        return parts.meta.update(
-            meta,
-            flat.choices[episode],
-            flat.summary.episode_return[episode],
-            flat.summary.length[episode],
-        )
-
-    meta = jax.lax.fori_loop(0, jnp.sum(finished), update, member.meta)
+    summary = records.summary
+    fed = records.choices, summary.episode_return, summary.length, summary.finished
+    # Of all streams at one step, then at the next.
+    *episodes, ended = (leaf.reshape(-1, *leaf.shape[2:]) for leaf in fed)
+    meta = parts.meta.update(member.meta, Episodes(*episodes), ended)
     return member._replace(meta=meta)
 
 

@@ -23,7 +23,7 @@ from sidequest.runs.collection import (
     begin_playing,
     empty_block,
     play,
-    unpack,
+    unpack_timestep,
     visit,
 )
 from sidequest.runs.ondevice import (
@@ -40,9 +40,6 @@ from sidequest.types import Key, Timestep
 
 BEGIN, VISITS, DRAWS = 0xBE61, 0x5717, 0xD1A3
 """Set the random numbers of beginning, of acting and of sampling apart."""
-
-TOLD_AT_ONCE = 32
-"""Episodes that bandits hear of in one call. One call for each took 7% of a run's time."""
 
 
 class HostedState(NamedTuple):
@@ -78,10 +75,10 @@ def make_programs(parts: Parts, groups: int, episodes: int) -> Programs:
 
     def act(key: Key, policy: Policy, arrived, actors: Packed, block: Collected):
         key = jax.random.fold_in(key, VISITS)
-        return visit(parts, groups, key, policy, unpack(*arrived), actors, block)
+        return visit(parts, groups, key, policy, unpack_timestep(*arrived), actors, block)
 
     def evaluate(network: RecurrentQNetwork, arrived, playing: Playing):
-        return play(network, unpack(*arrived), playing)
+        return play(network, unpack_timestep(*arrived), playing)
 
     def sample(key: Key, updates: Int[Array, ""], replay: ReplayState) -> Sample:
         key = jax.random.fold_in(jax.random.fold_in(key, DRAWS), updates)
@@ -96,7 +93,7 @@ def make_programs(parts: Parts, groups: int, episodes: int) -> Programs:
         update=jax.jit(parts.learner.update, donate_argnums=0),
         reprioritise=jax.jit(parts.replay.reprioritise, donate_argnums=0),
         newest=jax.jit(partial(newest, parts)),
-        feed=jax.jit(partial(feed, parts), donate_argnums=0),
+        feed=jax.jit(parts.meta.update, donate_argnums=0),
     )
 
 
@@ -143,27 +140,6 @@ def absorb(
     record = sum_up(steps, records, metrics, member)
     # Copies, since the next visit writes over the block.
     return member, jax.tree.map(jnp.copy, record)
-
-
-def feed(
-    parts: Parts,
-    meta: MetaState,
-    choices: Int[Array, "E D"],
-    returns: Float[Array, "E"],
-    lengths: Int[Array, "E"],
-    count: Int[Array, ""],
-) -> MetaState:
-    """Tells the bandits of the first `count` of these episodes, one after the other."""
-
-    def tell(meta: MetaState, episode: tuple) -> tuple[MetaState, None]:
-        number, *ended = episode
-        told = parts.meta.update(meta, *ended)
-        kept = jax.tree.map(lambda x, y: jnp.where(number < count, x, y), told, meta)
-        return kept, None
-
-    # The loop has a fixed length: for any other the device would ask the host each time.
-    numbers = jnp.arange(len(returns))
-    return lax.scan(tell, meta, (numbers, choices, returns, lengths))[0]
 
 
 def settle(tree):

@@ -5,14 +5,12 @@ import sys
 import time
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from sidequest.runs.display import duration, numbers, short
+from sidequest.runs.display import LINE_EVERY, duration, numbers, short
 from sidequest.runs.spec import Progress
 from sidequest.study.planning import Group
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
-
-LINE_EVERY = 10.0  # seconds between two lines of a log
 
 
 @runtime_checkable

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sidequest.runs.display import short
+from sidequest.runs.display import duration, short
 from sidequest.runs.spec import Progress
-from sidequest.study.board import duration
 from sidequest.study.conduct import Ending
 from sidequest.study.folder import missing
 from sidequest.study.grids import Job, Study

@@ -12,13 +12,23 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jax import lax
 from jaxtyping import Array, Float, Int
 
 from sidequest.types import Key
 
 EMPTY = -1
+SHORTEST = 4  # episodes an arm, in the shortest adaptive window
 ERROR_DECAY = 1 / 64  # of the adaptive window's running prediction errors
+
+
+class Ended(NamedTuple):
+    """Episodes that have ended, in order of arrival."""
+
+    arms: Int[Array, "E ..."]
+    fitness: Float[Array, "E"]
+    count: Int[Array, ""]
+    """How many there are; the rest is padding."""
 
 
 class Bandit(NamedTuple):
@@ -28,8 +38,8 @@ class Bandit(NamedTuple):
     init: Callable[..., Any]
     probabilities: Callable[[Any], Float[Array, "K"]]
     sample: Callable[[Key, Any], Int[Array, ""]]
-    update: Callable[[Any, Int[Array, ""], Float[Array, ""]], Any]
-    """(state, arm, fitness) -> state, once for each episode, in order of arrival."""
+    update: Callable[[Any, Ended], Any]
+    """Tells it of episodes; one by one comes to the same."""
 
 
 class WindowState(NamedTuple):
@@ -96,23 +106,18 @@ def proportional(
         )
         return mu / jnp.sum(mu)
 
-    def update(
-        state: WindowState, arm: Int[Array, ""], fitness: Float[Array, ""]
-    ) -> WindowState:
-        errors = state.errors
+    def update(state: WindowState, ended: Ended) -> WindowState:
         if candidates:
-            error = jnp.square(fitness - predictions(state, arm, candidates))
-            blended = errors + ERROR_DECAY * (error - errors)
-            errors = jnp.where(jnp.isnan(errors), error, blended)
-            errors = jnp.where(jnp.isnan(error), state.errors, errors)
-        return remember(state, arm, fitness)._replace(errors=errors)
+            missed = prediction_errors(state, ended, arms, candidates)
+            state = state._replace(errors=blend(state, missed, ended.count))
+        return remember(state, ended)
 
     return Bandit(init, probabilities, _sampler(probabilities), update)
 
 
 def window_candidates(arms: int, longest: int = 4096) -> tuple[int, ...]:
     """4K, 8K, ... up to `longest`."""
-    lengths = [4 * arms]
+    lengths = [SHORTEST * arms]
     while 2 * lengths[-1] <= longest:
         lengths.append(2 * lengths[-1])
     return tuple(lengths)
@@ -124,35 +129,81 @@ def best_window(errors: Float[Array, "J"], candidates: tuple[int, ...]) -> Int[A
     return jnp.asarray(candidates[::-1])[jnp.argmin(errors)]
 
 
-def predictions(
-    state: WindowState, arm: Int[Array, ""], candidates: tuple[int, ...]
-) -> Float[Array, "J"]:
-    """Mean return of `arm` in each candidate window; of all arms where it has none.
+def prediction_errors(
+    state: WindowState, ended: Ended, num_arms: int, candidates: tuple[int, ...]
+) -> Float[Array, "J E"]:
+    """What each candidate window got wrong about each episode, squared.
 
-    Windows are made of pieces as long as the shortest, so that one pass over the episodes
-    serves all: an update is called for every episode that ends.
+    A window of length h predicts the mean return of the episode's arm among the h episodes
+    before it; of all arms where it has none. All episodes are predicted in one pass: what
+    the window holds before episode i is what it held at first, plus the i episodes that
+    have entered since, less the i that have left.
+
+        h = 4        ... a b c d | e f g        before g: (a b c d) + (e f) - (a b)
     """
-    piece = candidates[0]
-    played = jnp.stack([state.arms == arm, state.arms != EMPTY])
-    counts = jnp.sum(played.reshape(2, -1, piece), axis=2, dtype=jnp.float32)
-    sums = jnp.sum(jnp.where(played, state.fitness, 0.0).reshape(2, -1, piece), axis=2)
-    pieces = counts.shape[1]
-    inside = np.arange(pieces) >= pieces - np.array(candidates)[:, None] // piece
-    (own, every), (own_sum, sum_of_all) = (
-        jnp.sum(jnp.where(inside, each[:, None], 0.0), axis=2) for each in (counts, sums)
+    size, episodes = len(state.arms), len(ended.arms)
+    appended, returns = _append(state, ended)
+    # Shifted by one of the values, predictions of equal returns are exactly right.
+    shift = state.fitness[-1]
+    played = appended[None] == jnp.arange(num_arms)[:, None]
+    items = jnp.stack([played, jnp.where(played, returns[None] - shift, 0.0)])
+
+    def held(length: int) -> Float[Array, "2 K E"]:
+        """Number and sum of the returns of each arm, before each of the episodes."""
+        start = size - length
+        at_first = jnp.sum(items[..., start:size], axis=-1)
+        moved = items[..., size:] - items[..., start : start + episodes]
+        before = jnp.triu(jnp.ones((episodes, episodes)), 1)
+        return at_first[..., None] + jnp.matmul(moved, before, precision="highest")
+
+    windows = jnp.stack([held(length) for length in candidates], axis=1)
+    own = ended.arms[None] == jnp.arange(num_arms)[:, None]
+    plays, total = jnp.sum(jnp.where(own[None, None], windows, 0.0), axis=2)
+    plays_of_all, total_of_all = jnp.sum(windows, axis=2)
+    known = plays > 0
+    mean = jnp.where(known, total, total_of_all) / jnp.maximum(
+        jnp.where(known, plays, plays_of_all), 1.0
     )
-    # NaN if all are empty.
-    return jnp.where(own > 0, own_sum, sum_of_all) / jnp.where(own > 0, own, every)
+    return jnp.square(ended.fitness[None] - shift - mean)
 
 
-def remember(
-    state: WindowState, arm: Int[Array, ""], fitness: Float[Array, ""]
-) -> WindowState:
-    """Appends an episode; the oldest one leaves the window."""
-    return state._replace(
-        arms=jnp.append(state.arms[1:], jnp.asarray(arm, jnp.int32)),
-        fitness=jnp.append(state.fitness[1:], jnp.asarray(fitness, jnp.float32)),
-        episodes=state.episodes + 1,
+def blend(
+    state: WindowState, missed: Float[Array, "J E"], count: Int[Array, ""]
+) -> Float[Array, "J"]:
+    """Running mean of the errors, with more weight on the newest:
+
+        errors <- (1 - d) errors + d missed        the first one counts whole
+
+    written out for `count` episodes. Before the very first there was nothing to predict by.
+    """
+    number = jnp.arange(missed.shape[1])
+    kept = (1.0 - ERROR_DECAY) ** jnp.maximum(count - 1 - number, 0)
+    predicted_before = state.episodes + number - 1
+    weight = jnp.where(predicted_before == 0, kept, ERROR_DECAY * kept)
+    counts = (number < count) & (predicted_before >= 0)
+    old = (1.0 - ERROR_DECAY) ** count * jnp.nan_to_num(state.errors)
+    blended = old + jnp.sum(missed * weight[None], axis=1, where=counts[None])
+    return jnp.where(state.episodes + count > 1, blended, jnp.nan)
+
+
+def remember(state: WindowState, ended: Ended) -> WindowState:
+    """Appends episodes; as many of the oldest leave the window."""
+    arms, fitness = (
+        lax.dynamic_slice_in_dim(each, ended.count, len(state.arms))
+        for each in _append(state, ended)
+    )
+    episodes = state.episodes + ended.count
+    return state._replace(arms=arms, fitness=fitness, episodes=episodes)
+
+
+def _append(
+    state: WindowState, ended: Ended
+) -> tuple[Int[Array, "both"], Float[Array, "both"]]:
+    """The window, and after it the episodes that have ended; the rest is empty."""
+    real = jnp.arange(len(ended.arms)) < ended.count
+    return (
+        jnp.concatenate([state.arms, jnp.where(real, ended.arms, EMPTY)]),
+        jnp.concatenate([state.fitness, jnp.where(real, ended.fitness, 0.0)]),
     )
 
 
@@ -192,7 +243,7 @@ def factored(bandit: Bandit, dimensions: int) -> Bandit:
     """Independent bandits, one a dimension, that all learn from the same return.
 
     The sum of the arms is to be learned instead of their product. `init` takes the number
-    of arms in use of each dimension; arms and probabilities gain a leading axis D.
+    of arms in use of each dimension; probabilities gain a leading axis D, arms a last one.
     """
 
     def init(in_use: Int[Array, "D"]) -> Any:
@@ -201,11 +252,17 @@ def factored(bandit: Bandit, dimensions: int) -> Bandit:
     def sample(key: Key, state: Any) -> Int[Array, "D"]:
         return jax.vmap(bandit.sample)(jax.random.split(key, dimensions), state)
 
+    def update(state: Any, ended: Ended) -> Any:
+        def one(state: Any, arms: Int[Array, "E"]) -> Any:
+            return bandit.update(state, ended._replace(arms=arms))
+
+        return jax.vmap(one, in_axes=(0, 1))(state, ended.arms)
+
     return Bandit(
         init=init,
         probabilities=jax.vmap(bandit.probabilities),
         sample=sample,
-        update=jax.vmap(bandit.update, in_axes=(0, 0, None)),
+        update=update,
     )
 
 

@@ -20,9 +20,11 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Num
 
 from sidequest.switching import bandits
+from sidequest.switching.bandits import Ended
 from sidequest.switching.controllers import Arm, Ending
 from sidequest.switching.triggers import COIN, COUNTER, INFORMED, NEVER
 from sidequest.switching.variants import (
@@ -40,6 +42,7 @@ from sidequest.types import AnyArray, Key
 DIMENSIONS = ("start", "exploit", "explore")
 LENGTHS_KEPT = 100  # a share of an episode's length refers to the median of these
 LENGTHS_NEEDED = 10
+TOLD_AT_ONCE = 32  # episodes; a pass over the bandits' windows serves so many
 LENGTH_ASSUMED = 1_000.0  # until that many episodes have ended
 
 
@@ -170,11 +173,19 @@ class Offer(NamedTuple):
     """The length that a share of an episode refers to."""
 
 
+class Episodes(NamedTuple):
+    """What is fed back of E episodes."""
+
+    choices: Int[AnyArray, "E D"]
+    returns: Float[AnyArray, "E"]
+    lengths: Num[AnyArray, "E"]
+
+
 class MetaController(NamedTuple):
     init: Callable[[Menu], MetaState]
     offer: Callable[[MetaState], Offer]
-    update: Callable[..., MetaState]
-    """(state, choices [D], episode return, length) -> state."""
+    update: Callable[[MetaState, Episodes, Bool[Array, "E"]], MetaState]
+    """(state, episodes, ended) -> state: hears of those that have ended, in order."""
 
 
 def make_metacontroller(
@@ -196,22 +207,47 @@ def make_metacontroller(
         length = jnp.where(known >= LENGTHS_NEEDED, median, LENGTH_ASSUMED)
         return Offer(state.menu, choosing.probabilities(state.bandit), length)
 
-    def update(
-        state: MetaState,
-        choices: Int[Array, "D"],
-        episode_return: Float[Array, ""],
-        length: Num[Array, ""],
-    ) -> MetaState:
-        fed = MetaState(
+    def tell(state: MetaState, episodes: Episodes, count: Int[Array, ""]) -> MetaState:
+        """Of the first `count` of these episodes."""
+        lengths = jnp.concatenate([state.lengths, episodes.lengths.astype(jnp.float32)])
+        return MetaState(
             menu=state.menu,
-            bandit=choosing.update(state.bandit, choices, episode_return),
-            lengths=jnp.append(state.lengths[1:], jnp.asarray(length, jnp.float32)),
+            bandit=choosing.update(
+                state.bandit, Ended(episodes.choices, episodes.returns, count)
+            ),
+            lengths=lax.dynamic_slice(lengths, (count,), (LENGTHS_KEPT,)),
         )
+
+    def update(state: MetaState, episodes: Episodes, ended: Bool[Array, "E"]) -> MetaState:
         # A return that is not finite would spoil the mean of the whole window.
-        known = jnp.isfinite(episode_return)
-        return jax.tree.map(lambda new, old: jnp.where(known, new, old), fed, state)
+        ended &= jnp.isfinite(episodes.returns)
+        count = jnp.sum(ended)
+        episodes = _in_front(episodes, ended)
+        if len(ended) <= TOLD_AT_ONCE:
+            return tell(state, episodes, count)
+
+        def some(i: Int[Array, ""], state: MetaState) -> MetaState:
+            first = i * TOLD_AT_ONCE
+            part = jax.tree.map(
+                lambda leaf: lax.dynamic_slice_in_dim(leaf, first, TOLD_AT_ONCE), episodes
+            )
+            return tell(state, part, jnp.minimum(count - first, TOLD_AT_ONCE))
+
+        return lax.fori_loop(0, -(-count // TOLD_AT_ONCE), some, state)
 
     return MetaController(init, offer, update)
+
+
+def _in_front(episodes: Episodes, ended: Bool[Array, "E"]) -> Episodes:
+    """Those that have ended, in order; then zeros, to a whole number of calls."""
+    size = -(-len(ended) // TOLD_AT_ONCE) * TOLD_AT_ONCE
+    place = jnp.where(ended, jnp.cumsum(ended) - 1, size)
+
+    def move(leaf: Array) -> Array:
+        empty = jnp.zeros((size, *leaf.shape[1:]), leaf.dtype)
+        return empty.at[place].set(leaf, mode="drop")
+
+    return jax.tree.map(move, episodes)
 
 
 def draw(key: Key, offer: Offer) -> tuple[Int[Array, "D"], Arm]:

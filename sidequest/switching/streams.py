@@ -16,6 +16,7 @@ from sidequest.switching import homeostasis, metacontroller, periods
 from sidequest.switching.bandits import Bandit, proportional
 from sidequest.switching.controllers import Controller, ControllerState, make_controller
 from sidequest.switching.metacontroller import (
+    Episodes,
     Menu,
     MetaController,
     MetaState,
@@ -115,16 +116,8 @@ def turn_episodes(
     """Where a new episode begins: feeds the old one back, then draws an arm."""
     ended = first & (state.periods.steps > 0)
 
-    def feed(stream: Int[Array, ""], meta: MetaState) -> MetaState:
-        fed = machinery.meta.update(
-            meta,
-            state.choices[stream],
-            state.returns[stream],
-            state.periods.steps[stream],
-        )
-        return jax.tree.map(lambda new, old: jnp.where(ended[stream], new, old), fed, meta)
-
-    meta = jax.lax.fori_loop(0, first.shape[0], feed, state.meta)
+    episodes = Episodes(state.choices, state.returns, state.periods.steps)
+    meta = machinery.meta.update(state.meta, episodes, ended)
     sums, counts = tally(state, ended)
     offer = machinery.meta.offer(meta)
     keys = jax.random.split(key, first.shape[0])

@@ -13,7 +13,6 @@ from sidequest.environments.base import HostedGame
 from sidequest.runs import resume_hosted
 from sidequest.runs.checkpoint import listed
 from sidequest.runs.faults import Interrupted, MachineFault
-from sidequest.runs.hosted import updates_due
 from sidequest.runs.manifest import read_manifest
 from sidequest.runs.ondevice import pace_of
 from sidequest.runs.records import read_table
@@ -192,7 +191,7 @@ def test_the_first_timesteps_of_fresh_emulators_say_that_the_stream_was_cut():
 
 def test_the_pace_is_shifted_by_the_blocks_before():
     pace = pace_of(CONFIG)._replace(numerator=3, denominator=2, warm_up=4)
-    due = [updates_due(shifted(pace, 10), block) for block in range(1, 25)]
+    due = [shifted(pace, 10).due(block) for block in range(24)]
     assert sum(due[:14]) == 0
-    assert due[14:] == [updates_due(pace, block) for block in range(5, 15)]
+    assert due[14:] == [pace.due(block) for block in range(4, 14)]
     assert max(due) == 2

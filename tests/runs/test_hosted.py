@@ -16,12 +16,11 @@ from sidequest.environments import atari
 from sidequest.environments.base import EnvironmentSpec
 from sidequest.replay.tiles import tile_store
 from sidequest.runs.assembly import arms_of, assemble, make_network
-from sidequest.runs.collection import begin_playing, pack, play, unpack
+from sidequest.runs.collection import begin_playing, pack_timestep, play, unpack_timestep
 from sidequest.runs.emulators import NICENESS, build_politely
-from sidequest.runs.hosted import HostedRun, Scores, share, updates_due
+from sidequest.runs.hosted import HostedRun, Scores, share
 from sidequest.runs.ondevice import Individual, pace_of
-from sidequest.runs.programs import TOLD_AT_ONCE
-from sidequest.switching.metacontroller import menu_of
+from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes, menu_of
 from sidequest.switching.variants import parse
 from sidequest.types import Timestep
 
@@ -202,13 +201,12 @@ def test_bandits_hear_of_more_episodes_than_fit_one_call(run):
     summaries = record.round.summaries._replace(
         finished=np.ones(shape, bool), length=lengths
     )
-    meta = run.state.member.meta
+    meta = jax.tree.map(jnp.copy, run.state.member.meta)
     for choices, length in zip(
         record.round.choices.reshape(-1, 3), lengths.flat, strict=True
     ):
-        meta = run.parts.meta.update(
-            meta, jnp.asarray(choices), jnp.zeros(()), jnp.asarray(length)
-        )
+        episode = Episodes(jnp.asarray(choices)[None], jnp.zeros(1), jnp.array([length]))
+        meta = run.parts.meta.update(meta, episode, jnp.ones(1, bool))
     zeros = np.zeros(shape, np.float32)
     run.feed(record.round._replace(summaries=summaries._replace(episode_return=zeros)))
     for ours, theirs in zip(
@@ -313,7 +311,9 @@ def test_emulators_get_the_actions_that_the_block_holds():
 
 def test_a_timestep_survives_packing():
     timestep = Drawn([0, 1, 2]).shown(35)
-    again = unpack(jnp.asarray(timestep.observation), jnp.asarray(pack(timestep)))
+    again = unpack_timestep(
+        jnp.asarray(timestep.observation), jnp.asarray(pack_timestep(timestep))
+    )
     for ours, theirs in zip(again, timestep, strict=True):
         np.testing.assert_array_equal(ours, theirs)
         assert ours.dtype == theirs.dtype
@@ -366,7 +366,7 @@ def test_events_are_spread_evenly(visits, events):
 def test_updates_are_due_as_on_the_device():
     pace = pace_of(TINY)._replace(numerator=3, denominator=7, warm_up=4)
     for block in range(30):
-        assert updates_due(pace, block + 1) == int(pace.due(jnp.int32(block)))
+        assert pace.due(block) == int(pace.due(jnp.int32(block)))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities on Linux only")

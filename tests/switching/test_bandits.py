@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sidequest.switching.bandits import (
     Bandit,
+    Ended,
     best_window,
     draw,
     factored,
@@ -33,8 +34,13 @@ def play(bandit: Bandit, items, state=None):
     update = compiled(bandit).update
     state = compiled(bandit).init() if state is None else state
     for arm, fitness in items:
-        state = update(state, jnp.int32(arm), jnp.float32(fitness))
+        state = update(state, one(arm, fitness))
     return state
+
+
+def one(arm, fitness) -> Ended:
+    """An episode."""
+    return Ended(jnp.int32(arm)[None], jnp.float32(fitness)[None], jnp.int32(1))
 
 
 def chances(bandit: Bandit, items) -> list[float]:
@@ -115,7 +121,7 @@ def test_equal_returns_keep_the_arms_exactly_uniform(arms, window):
     for fitness in (0.0, 0.1, -3.7, 1e7):
         state = bandit.init()
         for arm in rng.integers(0, arms - 1, 30):  # the last arm is never played
-            state = bandit.update(state, jnp.int32(arm), jnp.float32(fitness))
+            state = bandit.update(state, one(arm, fitness))
             found = np.asarray(bandit.probabilities(state))
             assert set(found.tolist()) == {float(np.float32(1) / np.float32(arms))}
 
@@ -128,7 +134,7 @@ def learn(bandit: Bandit, key, returns):
         key, row = inputs
         probabilities = bandit.probabilities(state)
         arm = bandit.sample(key, state)
-        return bandit.update(state, arm, row[arm]), (probabilities, arm)
+        return bandit.update(state, one(arm, row[arm])), (probabilities, arm)
 
     keys = jax.random.split(key, returns.shape[0])
     return jax.lax.scan(episode, bandit.init(), (keys, returns))[1]
@@ -296,6 +302,33 @@ def test_an_arm_that_left_the_window_is_tried_again():
 # What both have in common.
 
 
+@pytest.mark.parametrize("make", [proportional, ucb])
+@pytest.mark.parametrize("sizes", [(40,), (0, 3, 37), (17, 23), (1, 1, 38)])
+def test_many_episodes_at_once_are_many_one_by_one(make, sizes):
+    bandit = make(3)
+    items = drifting_items(40, change_at=25)
+    arms, returns = (np.array(column) for column in zip(*items, strict=True))
+    expected, state, first = play(bandit, items), compiled(bandit).init(), 0
+    for size in sizes:
+        some = slice(first, first + size)
+        # What comes after the count is padding, and must not matter.
+        padded = np.append(arms[some], [2, 1]), np.append(returns[some], [np.nan, 1e9])
+        ended = Ended(jnp.int32(padded[0]), jnp.float32(padded[1]), jnp.int32(size))
+        state = compiled(bandit).update(state, ended)
+        first += size
+    for ours, theirs in zip(state, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_a_window_shorter_than_what_it_hears_of_at_once():
+    bandit = proportional(2, 4)
+    items = [(i % 2, float(i)) for i in range(11)]
+    arms, returns = (jnp.array(column) for column in zip(*items, strict=True))
+    state = compiled(bandit).update(bandit.init(), Ended(arms, returns, jnp.int32(11)))
+    assert state.arms.tolist() == [1, 0, 1, 0]
+    assert state.fitness.tolist() == [7.0, 8.0, 9.0, 10.0]
+
+
 def test_draw_has_the_right_frequencies():
     probabilities = jnp.array([0.1, 0.0, 0.6, 0.3, 0.0])
     keys = jax.random.split(jax.random.key(0), 20_000)
@@ -349,7 +382,7 @@ def test_factored_bandits_learn_from_the_same_return():
     state = both.init(jnp.array([4, 3]))
     first, second = bandit.init(4), bandit.init(3)
     for arms, fitness in [((0, 2), 1.0), ((3, 2), 5.0), ((1, 0), -2.0), ((3, 1), 4.0)]:
-        state = both.update(state, jnp.array(arms), jnp.float32(fitness))
+        state = both.update(state, one(arms, fitness))
         first = play(bandit, [(arms[0], fitness)], first)
         second = play(bandit, [(arms[1], fitness)], second)
     found = both.probabilities(state)

@@ -8,6 +8,8 @@ import pytest
 from sidequest.switching import bandits
 from sidequest.switching.metacontroller import (
     DIMENSIONS,
+    TOLD_AT_ONCE,
+    Episodes,
     arm_of,
     draw,
     fix_arms,
@@ -23,6 +25,14 @@ STEPS = [10, 100, 1_000, 10_000]
 
 META = make_metacontroller(lambda arms: bandits.proportional(arms, window=50))
 OFFER, UPDATE = jax.jit(META.offer), jax.jit(META.update)
+
+
+def tell(state, choices, fitness, length):
+    """Of one episode."""
+    columns = jnp.int32(choices), jnp.float32(fitness), jnp.int32(length)
+    return UPDATE(state, Episodes(*(column[None] for column in columns)), jnp.array([True]))
+
+
 DRAW = jax.jit(jax.vmap(draw, in_axes=(0, None)))
 
 
@@ -119,7 +129,7 @@ def test_shares_refer_to_the_median_of_recent_episodes():
 
     def finish(state, lengths):
         for length in lengths:
-            state = UPDATE(state, choices, fitness, jnp.int32(length))
+            state = tell(state, choices, fitness, length)
         return state
 
     assert OFFER(state).length == 1_000  # an assumption, before ten episodes have ended
@@ -142,7 +152,7 @@ def test_arms_are_drawn_with_the_probabilities_of_the_bandits():
         exploit, explore = rng.integers(4), rng.integers(3)
         fitness = jnp.float32((exploit == 2) + 0.5 * (explore == 0))
         choices = jnp.array([0, exploit, explore], jnp.int32)
-        state = UPDATE(state, choices, fitness, jnp.int32(10))
+        state = tell(state, choices, fitness, 10)
     offer = OFFER(state)
     probabilities = np.asarray(offer.probabilities)
     np.testing.assert_allclose(probabilities.sum(1), 1.0, rtol=1e-6)
@@ -164,9 +174,25 @@ def test_both_bandits_learn_from_the_same_return():
     state = META.init(menu_of(parse("XU-intra(*,blind,n*,G)")))
     for fitness in (1.0, 5.0):
         choices = jnp.array([0, 3, 1], jnp.int32)
-        state = UPDATE(state, choices, jnp.float32(fitness), jnp.int32(10))
+        state = tell(state, choices, fitness, 10)
     assert state.bandit.fitness[:, -2:].tolist() == [[1.0, 5.0]] * 3
     assert state.bandit.arms[:, -1].tolist() == [0, 3, 1]
+
+
+@pytest.mark.parametrize("number", [5, TOLD_AT_ONCE, 3 * TOLD_AT_ONCE - 7])
+def test_those_that_have_ended_are_told_in_order(number):
+    rng = np.random.default_rng(number)
+    choices = rng.integers(0, 3, (number, 3)).astype(np.int32)
+    returns = rng.normal(size=number).astype(np.float32)
+    lengths = rng.integers(1, 99, number)
+    ended = rng.random(number) < 0.7
+    returns[3] = np.nan  # would spoil the whole window: not told
+    state = expected = META.init(menu_of(parse("XU-intra(*,blind,n*,G)")))
+    for i in np.flatnonzero(ended & np.isfinite(returns)):
+        expected = tell(expected, choices[i], returns[i], lengths[i])
+    state = UPDATE(state, Episodes(choices, returns, lengths), ended)
+    for ours, theirs in zip(*map(jax.tree.leaves, (state, expected)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_the_bandit_may_be_ucb():

@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Float
 
 from sidequest.figures.claims.partners import Partner
-from sidequest.figures.reading import Run, column, table, uses_watkins, variant_of
+from sidequest.figures.curves import read_curve
+from sidequest.figures.reading import Run, table, uses_watkins, variant_of
 from sidequest.figures.statistics import final_performance
 from sidequest.switching.variants import Variant
 
@@ -122,12 +123,8 @@ def match_watkins(cells: Sequence[Cell]) -> list[Match]:
 
 def final_score(run: Run) -> float:
     """Mean return over the last 10% of a run's evaluations; NaN if there is none."""
-    frames, returns = column(run, "evaluations", "frames", "return")
-    known = ~np.isnan(returns)
-    frames, returns = frames[known], returns[known]
-    points = np.unique(frames)
-    means = [returns[frames == point].mean() for point in points]
-    return final_performance(np.array(means, float))
+    curve = read_curve(run)
+    return np.nan if curve is None else final_performance(curve.returns)
 
 
 def place_of(run: Run) -> tuple:
