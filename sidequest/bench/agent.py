@@ -6,6 +6,7 @@ counts the steps that updates train on. The split times each stage of a round al
 
 import resource
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -60,16 +61,29 @@ def measure(
     members: tuple[int, ...] = (1, 4, 16),
     rounds: int = 5,
     repeats: int = 3,
+    say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Speed of the whole loop for each number of members, and the split for one."""
+    """Speed of the whole loop for each number of members, and the split for one.
+
+    Args:
+        shape: One of `SHAPES`.
+        game: A compiled one.
+        members: Sizes of populations.
+        rounds: In one call of the compiled loop.
+        repeats: Calls that are timed; the quickest counts.
+        say: Told what is going on.
+    """
     config, environment = SHAPES[shape], registry.make(game)
     if not isinstance(environment, CompiledEnvironment):
         raise ValueError(f"{game} is not compiled; measure it with `sidequest bench atari`")
     parts = assemble(config, environment.spec, [parse(VARIANT)])
-    rows = {
-        str(count): whole_loop(config, environment, parts, count, rounds, repeats)
-        for count in members
-    }
+    rows = {}
+    for count in members:
+        say(f"members: {count}, shape: {shape}, game: {game}")
+        row = whole_loop(config, environment, parts, count, rounds, repeats)
+        rows[str(count)] = row
+        say(f"{row['environment_steps_per_second']:,.0f} environment steps/s")
+    say("the stages of a round, one by one")
     stages = split(config, environment, parts)
     return {
         "shape": shape,

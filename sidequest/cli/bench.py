@@ -57,7 +57,7 @@ def measure(
 
         use_all_cores()
         members = members or ((1,) if shape == "rival" else (1, 4, 16))
-        return agent.measure(shape, game or "minatar:breakout", members)
+        return agent.measure(shape, game or "minatar:breakout", members, say=tell)
     from sidequest.bench import atari
 
     return atari.measure(game or "frostbite", streams=emulators, say=tell)

@@ -149,7 +149,7 @@ def test_an_emulator_that_dies_is_told_in_one_line(stopped, tmp_path):
                 raise RuntimeError("emulator gone")
             return super().recv()
 
-    def build_dying(groups: int, streams: int, seed: int):
+    def build_dying(groups: int, streams: int, seed: int, progress):
         return [Dying(range(streams * g, streams * (g + 1))) for g in range(groups)]
 
     with pytest.raises(MachineFault, match="emulator of drawn died .*gone") as fault:
