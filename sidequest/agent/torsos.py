@@ -104,14 +104,16 @@ class Convolution(eqx.Module):
             (height, width), (kernel, kernel), (stride, stride), self.shape.padding
         )
         # A few channels leave an accelerator's matrix units idle: on an H200 the paper's
-        # torso takes half the time if the first layer is computed by space_to_depth.
-        if stride > 1 and inputs <= 4:
+        # torso takes half the time if the first layer is computed by space_to_depth. On a
+        # CPU to move the pixels takes longer than the convolution.
+        few = stride > 1 and inputs <= 4
+        if few and jax.default_backend() != "cpu":
             y = space_to_depth_convolution(x, self.weight, stride, padding)
         # On a CPU, convolutions are slow inside loops and with a population's different
         # weights (backward, 16 members: 1.7 to 8.8 s against 1.0 s as bands).
         elif stride == 1 and width * inputs <= 256:
             y = banded_convolution(x, self.weight, padding)
-        elif stride > 1 and width % stride == 0:
+        elif stride > 1 and width % stride == 0 and not few:
             y = column_convolution(x, self.weight, stride, padding)
         else:
             y = convolution(x, self.weight, (stride, stride), padding)

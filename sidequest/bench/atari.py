@@ -21,7 +21,7 @@ from sidequest.environments import atari
 from sidequest.environments.base import HostedEnvironment
 from sidequest.replay.tiles import tile_report, tile_store
 from sidequest.runs.assembly import arms_of, assemble
-from sidequest.runs.emulators import build_politely, choose_groups
+from sidequest.runs.emulators import build_politely, choose_groups, choose_threads
 from sidequest.runs.hosted import HostedRun
 from sidequest.runs.ondevice import Individual, pace_of
 from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes, menu_of
@@ -38,7 +38,7 @@ def measure(
     game: str = "frostbite",
     *,
     streams: int = 768,
-    threads: int = 4,
+    threads: int | None = None,
     seconds: float = 10.0,
     memory: int | None = None,
     config: Config = PAPER,
@@ -50,7 +50,7 @@ def measure(
     Args:
         game: ROM name.
         streams: Emulators, of all groups together.
-        threads: Of each group.
+        threads: Of each group; by default as many as a run takes.
         seconds: Spent on each phase, without compiling and building.
         memory: Bytes for replay; by default 60% of what JAX may use of the device.
         config: Its number of streams and warm-up are replaced.
@@ -58,6 +58,7 @@ def measure(
         say: Told what is going on.
     """
     config, groups = bench_config(config, streams), choose_groups(streams)
+    threads = threads or choose_threads(groups)
     atari_game = atari.make(game)
     say(f"building {streams} emulators")
     emulators = build_politely(

@@ -75,8 +75,8 @@ class HostedGame(NamedTuple):
     """A game that runs on the host, before its emulators are started."""
 
     build: Callable[..., Sequence[HostedEnvironment]]
-    """build(groups=, streams=, seed=, progress=, ...) starts that many groups of emulators,
-    and calls progress(built, of) as it goes."""
+    """build(groups=, streams=, seed=, threads=, progress=) starts that many groups of
+    emulators with so many threads each, and calls progress(built, of) as it goes."""
     spec: EnvironmentSpec
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 from sidequest.config import ConfigError
 from sidequest.runs.display import duration
 from sidequest.runs.hosted import FEWEST_GROUPS
+from sidequest.runs.records import available_cores
 from sidequest.runs.spec import Display
 
 Built = TypeVar("Built")
@@ -41,6 +42,11 @@ def choose_groups(streams: int) -> int:
     if large:
         return max(large)
     return ENOUGH_GROUPS if ENOUGH_GROUPS in fitting else min(fitting)
+
+
+def choose_threads(groups: int) -> int:
+    """Of each group; together two a core, because some of the groups always wait."""
+    return -(-2 * available_cores() // groups)
 
 
 class Construction:

@@ -16,7 +16,12 @@ from sidequest.runs.account import Account
 from sidequest.runs.assembly import assemble
 from sidequest.runs.breakdown import report_breakdown
 from sidequest.runs.checkpoint import Snapshot
-from sidequest.runs.emulators import Construction, build_politely, choose_groups
+from sidequest.runs.emulators import (
+    Construction,
+    build_politely,
+    choose_groups,
+    choose_threads,
+)
 from sidequest.runs.faults import Interrupted
 from sidequest.runs.hosted import BlockRecord, HostedRun
 from sidequest.runs.interrupts import Interrupts
@@ -111,13 +116,12 @@ def build_all(
     )
     site = Construction(display, streams + EVALUATORS)
 
-    def build(groups: int, streams: int, seed: int) -> Sequence[HostedEnvironment]:
-        size = {"groups": groups, "streams": streams}
-        start = partial(game.build, **size, seed=seed, progress=site.part())
-        return build_politely(start)
+    def build(**size: int) -> Sequence[HostedEnvironment]:
+        return build_politely(partial(game.build, **size, progress=site.part()))
 
-    groups = build(plan.groups, size, seed)
-    (evaluator,) = build(1, EVALUATORS, seed + 0xE7A1)
+    threads = choose_threads(plan.groups)
+    groups = build(groups=plan.groups, streams=size, seed=seed, threads=threads)
+    (evaluator,) = build(groups=1, streams=EVALUATORS, seed=seed + 0xE7A1, threads=1)
     guarded = [Guarded(group, name, cut_off=resumed) for group in groups]
     return guarded, Guarded(evaluator, name, cut_off=False)
 

@@ -39,6 +39,7 @@ def plain(x, layer):
     return y[0] + layer.bias.reshape(1, 1, -1)
 
 
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize(
     "size, kernel, stride",
@@ -56,7 +57,10 @@ def plain(x, layer):
         ((9, 12, 5), 2, 3),
     ],
 )
-def test_every_way_to_convolve_is_the_plain_one(size, kernel, stride, padding):
+def test_every_way_to_convolve_is_the_plain_one(
+    monkeypatch, size, kernel, stride, padding, backend
+):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
     key, bias_key, image_key = jax.random.split(jax.random.key(0), 3)
     shape = ConvolutionShape(6, kernel, stride, padding)
     layer = Convolution(key, size[-1], shape)
@@ -72,25 +76,27 @@ def test_every_way_to_convolve_is_the_plain_one(size, kernel, stride, padding):
     assert ours.weight.shape == (kernel, kernel, size[-1], 6)
 
 
-def test_the_first_layer_of_the_paper_is_computed_as_space_to_depth(monkeypatch):
+@pytest.mark.parametrize("backend, first", [("gpu", ["space_to_depth"]), ("cpu", [])])
+def test_how_the_first_layers_are_computed(monkeypatch, backend, first):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
     used = []
 
     def spy(name):
-        original = getattr(torsos, name)
+        original = getattr(torsos, f"{name}_convolution")
 
         def convolve(*args):
             used.append(name)
             return original(*args)
 
-        monkeypatch.setattr(torsos, name, convolve)
+        monkeypatch.setattr(torsos, f"{name}_convolution", convolve)
 
-    spy("space_to_depth_convolution")
-    spy("banded_convolution")
+    spy("space_to_depth")
+    spy("banded")
     key = jax.random.key(0)
     eqx.filter_eval_shape(Torso, key, (210, 160, 3), PAPER_TORSO, ())
-    assert used == ["space_to_depth_convolution"]
+    assert used == first
     Torso(key, (10, 10, 4), [ConvolutionShape(16, 3)], ())
-    assert used == ["space_to_depth_convolution", "banded_convolution"]
+    assert used == [*first, "banded"]
 
 
 def test_sizes_of_the_paper_torso():

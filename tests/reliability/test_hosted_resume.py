@@ -34,7 +34,7 @@ CONFIG = change(
 MEMORY = 60_000_000
 
 
-def build(groups: int, streams: int, seed: int, progress):
+def build(groups: int, streams: int, seed: int, threads: int, progress):
     progress(groups * streams, groups * streams)
     return [Drawn(range(streams * g, streams * (g + 1))) for g in range(groups)]
 
@@ -149,7 +149,7 @@ def test_an_emulator_that_dies_is_told_in_one_line(stopped, tmp_path):
                 raise RuntimeError("emulator gone")
             return super().recv()
 
-    def build_dying(groups: int, streams: int, seed: int, progress):
+    def build_dying(groups: int, streams: int, seed: int, threads: int, progress):
         return [Dying(range(streams * g, streams * (g + 1))) for g in range(groups)]
 
     with pytest.raises(MachineFault, match="emulator of drawn died .*gone") as fault:

@@ -64,3 +64,11 @@ def test_construction_is_told_group_by_group(monkeypatch):
         ("built 60 of 64 emulators, 1 s left", 60, 64),
         ("built 64 of 64 emulators in 13 s", 64, 64),
     ]
+
+
+@pytest.mark.parametrize(
+    "cores, groups, threads", [(16, 8, 4), (16, 6, 6), (2, 4, 1), (1, 3, 1)]
+)
+def test_two_threads_a_core(monkeypatch, cores, groups, threads):
+    monkeypatch.setattr(emulators, "available_cores", lambda: cores)
+    assert emulators.choose_threads(groups) == threads
