@@ -39,7 +39,6 @@ def plain(x, layer):
     return y[0] + layer.bias.reshape(1, 1, -1)
 
 
-@pytest.mark.parametrize("backend", ["cpu", "gpu"])
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize(
     "size, kernel, stride",
@@ -57,10 +56,8 @@ def plain(x, layer):
         ((9, 12, 5), 2, 3),
     ],
 )
-def test_every_way_to_convolve_is_the_plain_one(
-    monkeypatch, size, kernel, stride, padding, backend
-):
-    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+def test_every_way_to_convolve_is_the_plain_one(monkeypatch, size, kernel, stride, padding):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")  # where there are most ways
     key, bias_key, image_key = jax.random.split(jax.random.key(0), 3)
     shape = ConvolutionShape(6, kernel, stride, padding)
     layer = Convolution(key, size[-1], shape)
