@@ -6,7 +6,9 @@ receive plain values. Budgets are in environment frames, everything else in agen
 """
 
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from sidequest.switching.variants import RATE_ALLOWED, STEPS_ALLOWED
 
 
 class ConfigError(ValueError):
@@ -123,8 +125,10 @@ class EvaluationConfig:
     """The greedy evaluator and what is recorded."""
 
     interval: int = 1_000_000
-    """Frames between two evaluations. Ours; the paper's evaluator never stops."""
+    """Frames between two evaluations, in compiled games. On emulators the evaluator never
+    stops, as in the paper."""
     episodes: int = 10
+    """Of one evaluation, side by side; on emulators, how many of them it plays on. Ours."""
     traces: int = 200
     """Whole episodes of which every step is recorded, spread over the run."""
 
@@ -196,7 +200,7 @@ SMALL_FRAMES = Config(
     ),
     learning=LearningConfig(batch_size=8, target_interval=100),
     novelty=NoveltyConfig(channels=(8, 16), kernels=(8, 4), strides=(4, 2), units=32),
-    evaluation=EvaluationConfig(traces=20),
+    evaluation=EvaluationConfig(episodes=4, traces=20),
 )
 
 PRESETS = {"paper": PAPER, "small": SMALL, "small-frames": SMALL_FRAMES}
@@ -209,10 +213,9 @@ AT_LEAST_ONE = (
     "novelty.downsampling switching.promise_horizon evaluation.interval "
     "evaluation.episodes evaluation.traces"
 ).split()
+LEAST_RATIO = 0.001
 NOT_NEGATIVE = "network.post_units replay.prefix replay.warm_up".split()
-ABOVE_ZERO = (
-    "replay.ratio learning.clip_norm learning.learning_rate learning.adam_epsilon"
-).split()
+ABOVE_ZERO = "learning.clip_norm learning.learning_rate learning.adam_epsilon".split()
 SHARES = (
     "replay.priority_exponent replay.importance_exponent learning.discount "
     "learning.short_discount learning.priority_mix"
@@ -240,6 +243,15 @@ def check(config: Config) -> None:
     faults += [
         f"{name} is {flat[name]}; it is above 0" for name in ABOVE_ZERO if flat[name] <= 0
     ]
+    faults += [
+        f"{name} is {flat[name]}; it is 0 or more, and below 1"
+        for name in ("learning.adam_b1", "learning.adam_b2")
+        if not 0 <= flat[name] < 1
+    ]
+    if flat["replay.ratio"] < LEAST_RATIO:
+        given = flat["replay.ratio"]
+        faults.append(f"replay.ratio is {given}; it is {LEAST_RATIO} or more")
+    faults += words_not_known(config) + faults_of_arms(config.switching)
     for name in ("network", "novelty"):
         torso = getattr(config, name)
         lengths = {len(torso.channels), len(torso.kernels), len(torso.strides)}
@@ -247,6 +259,38 @@ def check(config: Config) -> None:
             faults.append(f"{name}: channels, kernels and strides have different lengths")
     if faults:
         raise ConfigError("\n".join(faults))
+
+
+def words_not_known(config: Config) -> list[str]:
+    """Settings that are one of a few words, and have another one."""
+    faults = []
+    for part in fields(config):
+        component = getattr(config, part.name)
+        for name, hint in get_type_hints(type(component)).items():
+            value = getattr(component, name)
+            if get_origin(hint) is Literal and value not in get_args(hint):
+                allowed = ", ".join(map(str, get_args(hint)))
+                faults.append(f"{part.name}.{name} is {value}; it is one of {allowed}")
+    return faults
+
+
+def faults_of_arms(switching: SwitchingConfig) -> list[str]:
+    """What a bandit can choose from, and how far it looks back."""
+    faults = []
+    for name, (low, high) in {
+        "explore_arms": STEPS_ALLOWED,
+        "exploit_arms": STEPS_ALLOWED,
+        "rate_arms": RATE_ALLOWED,
+    }.items():
+        arms = getattr(switching, name)
+        if not arms or not all(low <= arm <= high for arm in arms):
+            faults.append(
+                f"switching.{name} is {arms}; it is numbers from {low:g} to {high:g}, at "
+                f"least one"
+            )
+    if switching.window is not None and switching.window < 1:
+        faults.append(f"switching.window is {switching.window}; it is 1 or more, or None")
+    return faults
 
 
 def flatten(config: Any, prefix: str = "") -> dict[str, Any]:

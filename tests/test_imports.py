@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "sidequest"
 SEES = {
     "sidequest": {"switching"},  # the public names
     "types": set(),
-    "config": set(),
+    "config": {"switching"},
     "switching": {"types"},
     "replay": {"types"},
     "environments": {"types"},

@@ -152,7 +152,7 @@ def make_learner(
         state = _choose(finite, learned, state)._replace(skipped=skipped)
         sizes = jnp.mean(jnp.abs(losses.scaled), axis=2)
         priorities = jax.vmap(lambda row: sequence_priority(row, rules.priority_mix))(sizes)
-        # Who spoilt it has been counted; drawn again it would spoil another one.
+        # A sequence that spoilt its update would spoil the next one it is drawn for.
         priorities = jnp.where(jnp.isfinite(losses.each), priorities, 0.0)
         metrics = Metrics(
             loss=loss,

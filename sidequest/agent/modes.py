@@ -75,7 +75,9 @@ def choose(
 ) -> Int[Array, ""]:
     """Draws an action: argmax_a sum_h w_h Q_h(a) / scale_h, or uniform."""
     coin_key, action_key = jax.random.split(key)
-    best = jnp.argmax((behaviour.weights / scales) @ q)
+    # Not a matrix product: on a GPU that may round to three digits.
+    weights = (behaviour.weights / scales)[:, None]
+    best = jnp.argmax(jnp.sum(weights * q, axis=0))
     uniform = jax.random.randint(action_key, (), 0, q.shape[1])
     is_uniform = jax.random.uniform(coin_key) < behaviour.epsilon
     return jnp.where(is_uniform, uniform, best).astype(jnp.int32)

@@ -93,6 +93,7 @@ def sequence_errors(
             ends = episode_ends(
                 steps.terminated[1:],
                 steps.truncated[1:],
+                steps.is_first[1:],
                 head.discount,
                 timeout_is_terminal=rules.timeout_is_terminal,
             )
@@ -124,6 +125,7 @@ def first_priorities(
         ends = episode_ends(
             steps.terminated[1:],
             steps.truncated[1:],
+            steps.is_first[1:],
             rules.heads[0].discount,
             timeout_is_terminal=rules.timeout_is_terminal,
         )
@@ -156,13 +158,14 @@ def block_statistics(
     steps: Step, values: Float[Array, "L B H"], rules: Rules
 ) -> scaling.ReturnStatistics:
     """Of a fresh block [L, B]; beyond its end the actors' values stand in for returns."""
-    ended = jnp.logical_or(steps.terminated, steps.truncated)
-    terminal = ended if rules.timeout_is_terminal else steps.terminated
+    terminal = steps.terminated
+    if rules.timeout_is_terminal:
+        terminal = jnp.logical_or(terminal, steps.truncated)
 
     def of(head: Head, tail: Float[Array, "B"]):
-        # What comes after a time limit is another episode's, even where it is no end.
+        # What comes after a first step is another episode's, whatever ended the last one.
         returns = jax.vmap(scaling.discounted_returns, in_axes=(1, 1, 0))(
-            steps.reward, jnp.where(ended, 0.0, head.discount), tail
+            steps.reward, jnp.where(steps.is_first, 0.0, head.discount), tail
         )
         discounts = jnp.where(terminal, 0.0, head.discount)
         return steps.reward.reshape(-1), discounts.reshape(-1), returns.reshape(-1)

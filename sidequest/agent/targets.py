@@ -9,11 +9,13 @@ Episodes may end inside. For one that ends with a_1 (n = 3):
     transition         0      1      2      3
     terminated         0      1      0      0        r = the target of transition 1
     ... truncated      0      1      0      0        transition 1 teaches nothing;
-                                                     transition 0 bootstraps at s1
+    ... neither        0      0      0      0        transition 0 bootstraps at s1
 
 A truncated episode had a next state, but the stream does not show it. No target can be
 made for its last action, and earlier ones look ahead to its last state only. By default
 time-outs count as terminations (`timeout_is_terminal`), as they did in agents of the time.
+Where an episode begins and neither came before, the stream was cut off: a run that was
+stopped goes on with fresh emulators. That is never a termination.
 """
 
 from typing import NamedTuple
@@ -35,6 +37,7 @@ class Ends(NamedTuple):
 def episode_ends(
     terminated_t: Bool[Array, "T"],
     truncated_t: Bool[Array, "T"],
+    is_first_t: Bool[Array, "T"],
     discount: float | Float[Array, ""],
     *,
     timeout_is_terminal: bool,
@@ -42,7 +45,7 @@ def episode_ends(
     """Discounts of the transitions, and which of them have no target."""
     if timeout_is_terminal:
         terminated_t = terminated_t | truncated_t
-    unknown_t = truncated_t & ~terminated_t
+    unknown_t = (truncated_t | is_first_t) & ~terminated_t
     return Ends(jnp.where(terminated_t, 0.0, discount), unknown_t)
 
 

@@ -1,8 +1,8 @@
 """Torsos: observations in, feature vectors out; and the layers they are made of.
 
 All layers compute in the dtype of their parameters, so mixed precision is a cast of the
-module (`cast`) before use. Weights start as Haiku's do, which the paper's agent is written
-in: truncated normal with variance 1 / fan-in; biases start at 0.
+module (`cast`) before use. Weights start truncated normal with variance 1 / fan-in, biases
+at 0; the paper does not say.
 """
 
 import math

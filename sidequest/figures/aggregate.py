@@ -1,6 +1,10 @@
-"""The four granularities over all games: mean and median (figure 3)."""
+"""The four granularities over all games: mean and median (figure 3).
 
-from collections.abc import Mapping, Sequence
+Where a human's scores are known for all of them, the human-capped mean too (appendix,
+"Training and evaluation protocols").
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from textwrap import wrap
 from typing import NamedTuple
 
@@ -11,6 +15,7 @@ from matplotlib.figure import Figure
 
 from sidequest.figures import look
 from sidequest.figures.claims.cells import final_score
+from sidequest.figures.claims.verdicts import listed
 from sidequest.figures.curves import GRANULARITY_STYLES, read_curves, style_keys
 from sidequest.figures.granularity import (
     NEEDS,
@@ -23,11 +28,19 @@ from sidequest.figures.granularity import (
 from sidequest.figures.notes import count, some
 from sidequest.figures.reading import Records, Run, games_of, on_game
 from sidequest.figures.scales import Scale, choose_scale
-from sidequest.figures.statistics import band, mean_over_games, median_over_games
+from sidequest.figures.statistics import (
+    Batch,
+    band,
+    capped_mean_over_games,
+    mean_over_games,
+    median_over_games,
+)
 
 GRID = np.linspace(0.0, 1.0, 41)[1:]  # shares of the budget at which games are averaged
 RESAMPLES = 400
 STATISTICS = {"mean": mean_over_games, "median": median_over_games}
+CAPPED = "human-capped mean"
+COLUMNS = 4
 
 
 class Aggregate(NamedTuple):
@@ -35,6 +48,8 @@ class Aggregate(NamedTuple):
 
     shares: Float[np.ndarray, "T"]
     strata: list[Float[np.ndarray, "T N"]]
+    finals: list[Float[np.ndarray, "N"]]
+    """Over the last 10% of training."""
 
 
 def shared_games(lines: Mapping[str, Sequence[Run]]) -> list[str]:
@@ -51,6 +66,23 @@ def scale_for(runs: Sequence[Run], games: Sequence[str]) -> Scale:
             for game in games
         }
     )
+
+
+def final_strata(
+    runs: Sequence[Run], games: Sequence[str], scale: Scale
+) -> list[Float[np.ndarray, "N"]]:
+    """Final scores of each game's runs, on a scale."""
+    return [
+        scale.apply(game, np.array([final_score(run) for run in on_game(runs, game)]))
+        for game in games
+    ]
+
+
+def statistics_on(scale: Scale) -> dict[str, Callable[..., Batch]]:
+    """By name. Only where 1 is a human's score is there something to cap at."""
+    if scale.kind != "human":
+        return STATISTICS
+    return STATISTICS | {CAPPED: capped_mean_over_games}
 
 
 def aggregate(runs: Sequence[Run], games: Sequence[str], scale: Scale) -> Aggregate:
@@ -78,7 +110,7 @@ def aggregate(runs: Sequence[Run], games: Sequence[str], scale: Scale) -> Aggreg
         )
         for game in games
     ]
-    return Aggregate(grid, strata)
+    return Aggregate(grid, strata, final_strata(runs, games, scale))
 
 
 class Aggregates(NamedTuple):
@@ -110,27 +142,30 @@ def aggregates(records: Records) -> Aggregates | None:
 
 
 def draw_aggregate(records: Records) -> Figure | None:
-    """Figure 3: mean and median over games, a pair of panels for each explore mode."""
+    """Figure 3: a panel for each explore mode and statistic."""
     found = aggregates(records)
     if found is None:
         return None
     lines = {mode: own for mode, own in all_lines(records).items() if mode in found.games}
+    statistics = statistics_on(found.scale)
+    capped = "Human-capped: a run's score on a game counts as 1 at most."
     notes = [
         "Bands: 95% bootstrap over seeds.",
+        *([capped] if CAPPED in statistics else []),
         *game_notes(lines, found.games),
         *missing_notes(records, lines),
     ]
-    pairs = [(mode, name) for mode in found.lines for name in STATISTICS]
-    columns = min(4, len(pairs))
+    pairs = [(mode, name) for mode in found.lines for name in statistics]
+    columns = min(COLUMNS - COLUMNS % len(statistics), len(pairs))  # modes stay together
     figure = look.compose(
         2.5 * -(-len(pairs) // columns),
-        title="Mean and median over games",
+        title=f"{listed(statistics).capitalize()} over games",
         keys=style_keys(GRANULARITY_STYLES, legend_names(lines)),
         notes=notes,
     )
     grid = figure.subplots(-(-len(pairs) // columns), columns, squeeze=False)
     for axes, (mode, name) in zip(grid.flat, pairs, strict=False):
-        draw_aggregate_panel(axes, found.lines[mode], name)
+        draw_aggregate_panel(axes, found.lines[mode], statistics[name])
         axes.set_title(f"{mode}  {name}", fontsize=look.MEDIUM)
     for axes in grid.flat[len(pairs) :]:
         axes.set_visible(False)
@@ -151,8 +186,9 @@ def game_notes(
     return notes
 
 
-def draw_aggregate_panel(axes: Axes, lines: Mapping[str, Aggregate], name: str) -> None:
-    statistic = STATISTICS[name]
+def draw_aggregate_panel(
+    axes: Axes, lines: Mapping[str, Aggregate], statistic: Callable[..., Batch]
+) -> None:
     for granularity, line in lines.items():
         style, x = GRANULARITY_STYLES[granularity], 100 * line.shares
         low, high = band(
@@ -175,19 +211,20 @@ def draw_aggregate_panel(axes: Axes, lines: Mapping[str, Aggregate], name: str) 
 
 
 def aggregate_shows(records: Records) -> str:
-    """Final means, best first, and whether intervals of the best two overlap."""
+    """What the panels show, of the final scores; best first."""
     found = aggregates(records)
     if found is None:
         return NEEDS
     sentences = []
     for mode, lines in found.lines.items():
-        finals = {
-            key: float(mean_over_games([game[-1] for game in line.strata]))
-            for key, line in lines.items()
-        }
-        ranked = sorted(finals, key=lambda key: -finals[key])
-        told = ", ".join(f"{key} {finals[key]:.2f}" for key in ranked)
+        told = []
+        for name, statistic in statistics_on(found.scale).items():
+            finals = {key: float(statistic(line.finals)) for key, line in lines.items()}
+            ranked = sorted(finals, key=lambda key: -finals[key])
+            told.append(
+                f"{name} " + ", ".join(f"{key} {finals[key]:.2f}" for key in ranked)
+            )
         games = count(len(found.games[mode]), "game")
-        sentences.append(f"{mode}, mean over {games} at the end: {told}.")
+        sentences.append(f"{mode}, last 10% of training, {games}: {'; '.join(told)}.")
     sentences.append(f"Scale: {found.scale.label}.")
     return " ".join([*sentences, *missing_notes(records, all_lines(records))])

@@ -53,8 +53,8 @@ GALLERY: tuple[Entry, ...] = (
         "Mean and median over games",
         "Figure 3",
         "Whether the intra-episodic line (red) ends above the step-level, episode-level "
-        "and experiment-level ones, in the mean and in the median, and whether the bands "
-        "overlap. The axis says what 0 and 1 are.",
+        "and experiment-level ones in every panel, and whether the bands overlap. The "
+        "axis says what 0 and 1 are.",
         aggregate.draw_aggregate,
         aggregate.aggregate_shows,
     ),

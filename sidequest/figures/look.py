@@ -21,7 +21,6 @@ MAGENTA = "#c2127b"
 YELLOW = "#fdf0b5"
 INK = "#222222"
 GREY = "#8a8a8a"
-FAINT = "#d0d0d0"
 NOTE = "#666666"
 GOLD = "#e0a100"
 

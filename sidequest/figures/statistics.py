@@ -4,12 +4,11 @@ Scores of one variant are *strata*: an array of its seeds' scores for each game.
 are resampled game by game, so that every resample has the same games.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 Strata: TypeAlias = Sequence[Float[np.ndarray, "..."]]
 """Scores, one array a game; the last axis has its seeds, any before it are a batch."""
@@ -17,7 +16,6 @@ Strata: TypeAlias = Sequence[Float[np.ndarray, "..."]]
 Batch: TypeAlias = Float[np.ndarray, "..."] | np.floating
 """A statistic of each element of a batch."""
 
-FINAL_SHARE = 0.1
 RESAMPLES = 2_000
 LEVEL = 0.95
 
@@ -30,12 +28,33 @@ class Interval(NamedTuple):
     high: float
 
 
-def final_performance(returns: Float[np.ndarray, "T"]) -> float:
-    """Mean return of the last 10% of a run's evaluations, of one at least."""
-    if not len(returns):
+def is_early(frames: Float[np.ndarray, "N"], end: float) -> Bool[np.ndarray, "N"]:
+    """What belongs to the first 10% of training, which has come to `end` frames."""
+    return frames <= end / 10
+
+
+def is_late(frames: Float[np.ndarray, "N"], end: float) -> Bool[np.ndarray, "N"]:
+    """What belongs to the last 10% of training, which has come to `end` frames."""
+    return frames > end - end / 10
+
+
+def final_performance(
+    frames: Float[np.ndarray, "N"], returns: Float[np.ndarray, "N"], end: float
+) -> float:
+    """Mean return of the evaluation episodes of the last 10% of training (figure 4).
+
+    By frames, not by the number of evaluations: beside an emulator, episodes end when
+    they end. Every episode of that time counts once, whether others ended at the same
+    frame or not. `end` is how far training has come, so that a run that is still going
+    is judged by its newest frames. If no episode ended so late, those of the newest
+    evaluation count, so a single evaluation is its own mean. NaN without any.
+    """
+    if not len(frames):
         return float("nan")
-    last = max(1, math.ceil(FINAL_SHARE * len(returns)))
-    return float(np.mean(returns[-last:]))
+    late = is_late(frames, end)
+    if not late.any():
+        late = frames == frames.max()
+    return float(returns[late].mean())
 
 
 def interquartile_mean(scores: Float[np.ndarray, "*batch N"]) -> Batch:
@@ -53,6 +72,15 @@ def mean_over_games(strata: Strata) -> Batch:
 def median_over_games(strata: Strata) -> Batch:
     """Of the games' means."""
     return np.median(_means(strata), axis=0)
+
+
+def capped_mean_over_games(strata: Strata) -> Batch:
+    """Mean of min(1, score): what goes beyond a human's score counts no more.
+
+    Runs are capped one by one, so that a seed above human level does not make up for
+    another below it, and the mean over seeds of the seeds' own capped means is the same.
+    """
+    return mean_over_games([np.minimum(scores, 1.0) for scores in strata])
 
 
 def iqm_of_runs(strata: Strata) -> Batch:

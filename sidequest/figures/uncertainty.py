@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from sidequest.figures import look
-from sidequest.figures.aggregate import scale_for
+from sidequest.figures.aggregate import final_strata, scale_for
 from sidequest.figures.claims.cells import final_score
 from sidequest.figures.granularity import evaluated_runs
 from sidequest.figures.notes import count, gap_notes, some
@@ -65,12 +65,7 @@ def normalised_scores(runs: Sequence[Run]) -> Scores | None:
     chosen = [name for name in names if common <= has[name]]
     scale = scale_for(runs, games)
     strata = {
-        name: [
-            scale.apply(
-                game, np.array([final_score(run) for run in runs_of(runs, name, game)])
-            )
-            for game in games
-        ]
+        name: final_strata([run for run in runs if run.variant == name], games, scale)
         for name in chosen
     }
     left_out = [name for name in names if name not in chosen]
@@ -135,7 +130,7 @@ def draw_scores(records: Records) -> Figure | None:
     names, games = by_mode(variants_of(runs)), games_of(runs)[:MOST_GAMES]
     rest = games_of(runs)[MOST_GAMES:]
     notes = [
-        "Raw returns over the last 10% of evaluations: mean of the seeds, bar from the "
+        "Raw returns over the last 10% of training: mean of the seeds, bar from the "
         "least to the greatest.",
         *([f"Not drawn: {some(rest, 8)}."] if rest else []),
         *gap_notes(records, runs),

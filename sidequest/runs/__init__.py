@@ -1,6 +1,7 @@
 """One run, from start to finish.
 
 spec          what one run is, and what it tells while it goes
+keys          random numbers, a stream for each purpose
 assembly      from settings to the parts of an agent
 ondevice      the whole loop compiled; a population of runs by vmap
 members       members of a population on the local devices

@@ -79,7 +79,12 @@ class Account:
         recorder.write("episodes", tables.episode_rows(rounds, clock, variant, self.arms))
         recorder.write(
             "learning",
-            tables.learning_rows(rounds.metrics, self.heads, self.frames, record.updates),
+            tables.learning_rows(
+                rounds.metrics,
+                self.heads,
+                self.frames,
+                record.updates - self.skips.total,
+            ),
         )
         recorder.write(
             "bandits",
@@ -91,6 +96,7 @@ class Account:
             (
                 {
                     "frames": self.frames,
+                    "begun": episode.began * self.frames_per_block,
                     "return": episode.episode_return,
                     "length": episode.length,
                 }

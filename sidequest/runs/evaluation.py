@@ -19,6 +19,7 @@ from sidequest.agent.networks import RecurrentQNetwork
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.environments.scores import SCORES, human_normalised
 from sidequest.runs.emulators import build_politely
+from sidequest.runs.keys import EVALUATION
 from sidequest.runs.player import load_player
 from sidequest.types import AnyArray, Key, Timestep
 
@@ -146,7 +147,8 @@ def evaluate_run(
     player = load_player(folder)
     if isinstance(player.game, CompiledEnvironment):
         play = jax.jit(make_evaluator(player.game, episodes))
-        scores = jax.device_get(play(jax.random.key(seed), player.network))
+        key = jax.random.fold_in(jax.random.key(seed), EVALUATION)
+        scores = jax.device_get(play(key, player.network))
     else:
         scores = evaluate_hosted(player.game, player.network, episodes, seed, report)
     returns = np.asarray(scores.episode_return)

@@ -33,11 +33,11 @@ from sidequest.environments.base import HostedEnvironment
 from sidequest.replay.replay import Sample
 from sidequest.runs.assembly import Parts
 from sidequest.runs.collection import pack_timestep
+from sidequest.runs.members import settle
 from sidequest.runs.ondevice import Individual, Pace, RoundRecord
 from sidequest.runs.programs import (
     HostedState,
     make_programs,
-    settle,
 )
 from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes
 from sidequest.types import Timestep
@@ -51,6 +51,8 @@ class GreedyEpisode(NamedTuple):
 
     episode_return: float
     length: int
+    began: int
+    """Blocks that were complete when it began, with the parameters of that moment."""
 
 
 class BlockRecord(NamedTuple):
@@ -165,7 +167,7 @@ class HostedRun:
 
     def _visit_evaluator(self, evaluator: HostedEnvironment) -> None:
         timestep = evaluator.recv()
-        self._scores.count(timestep)
+        self._scores.count(timestep, self.blocks)
         self.send_kept()
         network = self.state.member.learner.network
         actions, playing = self.programs.play(
@@ -256,17 +258,26 @@ class Scores:
     def __init__(self, episodes: int):
         self._returns = np.zeros(episodes)
         self._lengths = np.zeros(episodes, int)
+        self._began = np.zeros(episodes, int)
         self._finished: list[GreedyEpisode] = []
 
-    def count(self, timestep: Timestep) -> None:
-        """The reward that comes with a first step belongs to the episode before it."""
+    def count(self, timestep: Timestep, blocks: int) -> None:
+        """The reward that comes with a first step belongs to the episode before it.
+
+        Args:
+            blocks: How many are complete.
+        """
         self._returns += timestep.reward
         for i in np.flatnonzero(timestep.is_first & (self._lengths > 0)):
-            episode = GreedyEpisode(float(self._returns[i]), int(self._lengths[i]))
-            self._finished.append(episode)
+            self._finished.append(
+                GreedyEpisode(
+                    float(self._returns[i]), int(self._lengths[i]), int(self._began[i])
+                )
+            )
         playing = timestep.is_first | (self._lengths > 0)
         self._returns[timestep.is_first] = 0.0
         self._lengths[timestep.is_first] = 0
+        self._began[timestep.is_first] = blocks
         self._lengths += playing
 
     def finished(self) -> list[GreedyEpisode]:

@@ -112,7 +112,7 @@ def refuse_impossible(
                 holding = of_population(group, environment, config)
             else:
                 assert plan is not None, "there is one for emulators"
-                holding = of_hosted(group[0], environment, config, *plan)
+                holding = of_hosted(group[0], environment, config, plan.groups, plan.memory)
         except ValueError as error:
             raise ConfigError(str(error)) from error
         refuse_too_large(holding)

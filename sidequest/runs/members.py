@@ -81,9 +81,14 @@ def gathered(rows: Sequence, members: int):
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:members], *rows)
 
 
-def strong(leaf: Array) -> Array:
-    """The same array, of a type that is not weak."""
-    return leaf if is_key(leaf) else jax.lax.convert_element_type(leaf, leaf.dtype)
+def settle(tree):
+    """Fixes the types of numbers that came from Python's: what follows them in a loop has
+    no such weak types, and a program would be compiled once for each."""
+
+    def strong(leaf: Array) -> Array:
+        return leaf if is_key(leaf) else jax.lax.convert_element_type(leaf, leaf.dtype)
+
+    return jax.tree.map(strong, tree)
 
 
 def member_of(stacked, member: int | Int[Array, ""]):

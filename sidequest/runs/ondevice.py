@@ -27,6 +27,7 @@ from sidequest.config import Config
 from sidequest.environments.base import CompiledEnvironment
 from sidequest.replay.replay import TRAINED_BLOCKS, ReplayState
 from sidequest.runs.assembly import Parts
+from sidequest.runs.keys import BEGIN, ROUNDS
 from sidequest.switching.metacontroller import Episodes, Menu, MetaState
 from sidequest.types import EpisodeSummary, Key, Timestep
 
@@ -136,7 +137,7 @@ def make_loop(parts: Parts, environment: CompiledEnvironment, pace: Pace) -> Loo
 
     def init(individual: Individual) -> Member:
         learner_key, reset_key, actor_key = jax.random.split(
-            jax.random.fold_in(individual.key, 0xBE61), 3
+            jax.random.fold_in(individual.key, BEGIN), 3
         )
         learner = parts.learner.init(learner_key)
         meta = parts.meta.init(individual.menu)
@@ -165,7 +166,7 @@ def make_loop(parts: Parts, environment: CompiledEnvironment, pace: Pace) -> Loo
         )
 
     def one_round(member: Member, block: Int[Array, ""]) -> tuple[Member, RoundRecord]:
-        key = jax.random.fold_in(member.key, block)
+        key = jax.random.fold_in(jax.random.fold_in(member.key, ROUNDS), block)
         collect_key, learn_key = jax.random.split(key)
         member, steps, records, core = collect(parts, environment, collect_key, member)
         member = feed(parts, records, member)

@@ -18,6 +18,7 @@ from sidequest.runs.assembly import Parts, arms_of
 from sidequest.runs.breakdown import Skips
 from sidequest.runs.checkpoint import portable, revive
 from sidequest.runs.evaluation import Evaluation, make_evaluator
+from sidequest.runs.keys import EVALUATION
 from sidequest.runs.members import (
     MEMBERS,
     devices_for,
@@ -25,7 +26,7 @@ from sidequest.runs.members import (
     member_of,
     on_all,
     rows_of,
-    strong,
+    settle,
 )
 from sidequest.runs.ondevice import Individual, Member, Pace, RoundRecord, make_loop
 from sidequest.runs.progress import Chunk, Teller
@@ -35,7 +36,6 @@ from sidequest.switching.metacontroller import menu_of
 from sidequest.types import Key
 
 CHUNK_STEPS = 256  # steps of each stream between two looks at the host
-EVALUATION = 0xE7A1  # sets the evaluator's random numbers apart from those of training
 # What runs once is not worth optimising.
 ONCE: dict[str, str | bool] = {"xla_backend_optimization_level": "0"}
 
@@ -94,7 +94,7 @@ class Population:
         def init(individual: Individual) -> Member:
             # Without weak types, of which a checkpoint knows nothing: a run that goes on
             # has the very same program as one that begins.
-            return jax.tree.map(strong, self._loop.init(individual))
+            return settle(self._loop.init(individual))
 
         rows = rows_of(self._mesh, self._individuals)
         start = jax.jit(on_all(self._mesh, init)).lower(rows[0])
@@ -220,8 +220,13 @@ class Population:
             recorder.write(
                 "evaluations",
                 (
-                    {"frames": self.frames, "return": one, "length": length}
-                    for one, length in zip(returns, lengths, strict=True)
+                    {
+                        "frames": self.frames,
+                        "begun": self.frames,
+                        "return": one,
+                        "length": n,
+                    }
+                    for one, n in zip(returns, lengths, strict=True)
                 ),
             )
 

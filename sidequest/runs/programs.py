@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Float, Int
 
 from sidequest.agent.actor import Policy
@@ -26,6 +25,8 @@ from sidequest.runs.collection import (
     unpack_timestep,
     visit,
 )
+from sidequest.runs.keys import BEGIN, DRAWS, VISITS
+from sidequest.runs.members import settle
 from sidequest.runs.ondevice import (
     Individual,
     Member,
@@ -37,9 +38,6 @@ from sidequest.runs.ondevice import (
 from sidequest.runs.packing import Packed, pack
 from sidequest.switching.metacontroller import MetaState
 from sidequest.types import Key, Timestep
-
-BEGIN, VISITS, DRAWS = 0xBE61, 0x5717, 0xD1A3
-"""Set the random numbers of beginning, of acting and of sampling apart."""
 
 
 class HostedState(NamedTuple):
@@ -140,9 +138,3 @@ def absorb(
     record = sum_up(steps, records, metrics, member)
     # Copies, since the next visit writes over the block.
     return member, jax.tree.map(jnp.copy, record)
-
-
-def settle(tree):
-    """Fixes the types of numbers that came from Python's: what follows them in the loop has
-    no such weak types, and a program would be compiled once for each."""
-    return jax.tree.map(lambda leaf: lax.convert_element_type(leaf, leaf.dtype), tree)

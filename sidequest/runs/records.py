@@ -4,7 +4,8 @@ A run's folder holds
 
     run.json         what was run: config, versions, machine, command, seed
     episodes         one row a training episode: how it explored, what it scored
-    evaluations      one row a greedy evaluation episode
+    evaluations      one row a greedy evaluation episode; `begun`: frames at its beginning,
+                     when its parameters were taken
     learning         losses, TD errors, return scales, gradient norms, at a cadence
     bandits          probabilities of every arm, at a cadence
     traces           mode, trigger signal and reward of some whole episodes

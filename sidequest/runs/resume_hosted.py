@@ -6,7 +6,8 @@ is inside the emulators. So when a run goes on,
 
     episodes in flight     are dropped: their accounts are emptied, no table and no bandit
                            ever hears of them
-    streams in replay      are marked as cut off (truncated) where the new emulators begin
+    streams in replay      are cut off: an episode begins where none has ended, and nothing
+                           is learned across that (see `agent.targets`)
     random numbers         go on where they were: those of acting are counted by visits
     replay, if not saved   is filled anew; no update is due, or owed later, for that time
 """
@@ -39,13 +40,10 @@ streamed from the device to the disk, while the run stands still."""
 
 
 class Guarded:
-    """A group of emulators whose death, or silence, is told in one sentence.
+    """A group of emulators whose death, or silence, is told in one sentence."""
 
-    With `cut_off`, its first timesteps say that something went before them which is gone.
-    """
-
-    def __init__(self, group: HostedEnvironment, name: str, cut_off: bool):
-        self.group, self.name, self.cut_off = group, name, cut_off
+    def __init__(self, group: HostedEnvironment, name: str):
+        self.group, self.name = group, name
         self.spec: EnvironmentSpec = group.spec
         self._watchdog = Watchdog(self._give_up)
 
@@ -58,15 +56,11 @@ class Guarded:
     def recv(self) -> Timestep:
         self._watchdog.begin()
         try:
-            timestep = self.group.recv()
+            return self.group.recv()
         except Exception as error:
             raise self._fault(error) from error
         finally:
             self._watchdog.end()
-        if self.cut_off:
-            self.cut_off = False
-            timestep = timestep._replace(truncated=np.ones_like(timestep.truncated))
-        return timestep
 
     def close(self) -> None:
         self._watchdog.close()
@@ -172,7 +166,7 @@ def go_on(
         unread["block"],
         unread["updates"],
         saved["unread"],
-        [GreedyEpisode(score, int(length)) for score, length in unread["evaluations"]],
+        [GreedyEpisode(*episode) for episode in unread["evaluations"]],
     )
     state = HostedState(member, block, playing)
     hosted.go_on(state, counters["blocks"], counters["updates"], record)

@@ -268,13 +268,7 @@ def read_entry(shard: zipfile.ZipFile, name: str, like: Any) -> np.ndarray:
                 raise Damaged(f"{name} would have {info.file_size} bytes, not {size}")
             rows = np.empty(like.shape, dtype)
             _fill(entry, rows)
-    except (
-        ValueError,
-        OSError,
-        EOFError,
-        zipfile.BadZipFile,
-        NotImplementedError,
-    ) as error:
+    except UNREADABLE as error:
         raise Damaged(f"{name} cannot be read: {error}") from None
     return rows.view(like.dtype)
 

@@ -25,6 +25,7 @@ from sidequest.runs.emulators import (
 from sidequest.runs.faults import Interrupted
 from sidequest.runs.hosted import BlockRecord, HostedRun
 from sidequest.runs.interrupts import Interrupts
+from sidequest.runs.keys import EVALUATION
 from sidequest.runs.members import member_of
 from sidequest.runs.memory import replay_memory, room_of, tiled
 from sidequest.runs.ondevice import Individual, Pace, pace_of
@@ -45,13 +46,13 @@ from sidequest.runs.spec import TENTHS, Display, RunSpec, Saving
 from sidequest.runs.train import describe_run
 from sidequest.switching.variants import Variant
 
-EVALUATORS = 4  # emulators that play greedily beside training
-
 
 class Plan(NamedTuple):
     """How a run on emulators uses the machine."""
 
     groups: int
+    evaluators: int
+    """Emulators that play greedily beside training."""
     memory: int
     """Bytes for the frames in replay."""
 
@@ -61,7 +62,8 @@ def make_plan(
 ) -> Plan:
     """Groups of one size, and as much replay as is asked for or fits the device."""
     groups = choose_groups(config.acting.streams)
-    return Plan(groups, replay_memory(config, spec, variants, memory))
+    memory = replay_memory(config, spec, variants, memory)
+    return Plan(groups, config.evaluation.episodes, memory)
 
 
 def train_hosted(
@@ -89,9 +91,11 @@ def train_hosted(
     display.say(str(room_of(parts, plan.memory)))
     groups, evaluator = build_all(game, plan, parts.streams, standing, display)
     try:
-        hosted = HostedRun(parts, pace_from(standing, pace), groups, evaluator, EVALUATORS)
+        hosted = HostedRun(
+            parts, pace_from(standing, pace), groups, evaluator, plan.evaluators
+        )
         account = Account(run, config, hosted, frames)
-        begin(hosted, account, standing, individual)
+        begin(hosted, account, standing, individual, plan.evaluators)
         display.say("compiling with the first block …")
         with Saver(
             [run.folder], saving.interval(frames), display, standing.frames
@@ -108,22 +112,23 @@ def build_all(
     game: HostedGame, plan: Plan, streams: int, standing: Standing, display: Display
 ) -> tuple[list[Guarded], Guarded]:
     """Groups for training and one for evaluation; a run that goes on has other starts."""
-    name, resumed = standing.run.game, standing.manifest is not None
+    name = standing.run.game
     seed, size = (standing.run.seed + standing.frames) % 2**31, streams // plan.groups
     display.say(
         f"building {plan.groups} groups of {size} emulators of {name}, and one of "
-        f"{EVALUATORS} to evaluate …"
+        f"{plan.evaluators} to evaluate …"
     )
-    site = Construction(display, streams + EVALUATORS)
+    site = Construction(display, streams + plan.evaluators)
 
     def build(**size: int) -> Sequence[HostedEnvironment]:
         return build_politely(partial(game.build, **size, progress=site.part()))
 
     threads = choose_threads(plan.groups)
     groups = build(groups=plan.groups, streams=size, seed=seed, threads=threads)
-    (evaluator,) = build(groups=1, streams=EVALUATORS, seed=seed + 0xE7A1, threads=1)
-    guarded = [Guarded(group, name, cut_off=resumed) for group in groups]
-    return guarded, Guarded(evaluator, name, cut_off=False)
+    (evaluator,) = build(
+        groups=1, streams=plan.evaluators, seed=seed + EVALUATION, threads=1
+    )
+    return [Guarded(group, name) for group in groups], Guarded(evaluator, name)
 
 
 def pace_from(standing: Standing, pace: Pace) -> Pace:
@@ -137,13 +142,17 @@ def pace_from(standing: Standing, pace: Pace) -> Pace:
 
 
 def begin(
-    hosted: HostedRun, account: Account, standing: Standing, individual: Individual
+    hosted: HostedRun,
+    account: Account,
+    standing: Standing,
+    individual: Individual,
+    evaluators: int,
 ) -> None:
     """From the start, or from a checkpoint."""
     if standing.manifest is None:
         hosted.start(individual)
     else:
-        go_on(hosted, standing.state, standing.manifest.host, EVALUATORS)
+        go_on(hosted, standing.state, standing.manifest.host, evaluators)
         account.go_on(standing.manifest.host["account"])
 
 

@@ -20,15 +20,14 @@ from sidequest.agent.networks import RecurrentQNetwork
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.runs.assembly import arms_of
 from sidequest.runs.emulators import build_politely
+from sidequest.runs.keys import ACTS, BEGIN, RESETS, STEPS
+from sidequest.runs.members import settle
 from sidequest.runs.player import Player
-from sidequest.runs.programs import settle
 from sidequest.switching.metacontroller import menu_of
 from sidequest.switching.variants import parse
 from sidequest.types import AnyArray, Key, Timestep, Trace
 
 NEVER_EXPLORES = "XU-experiment-level-G"
-RESETS, STEPS, ACTS = 0x4E5E, 0x57E9, 0xAC75
-"""Set the random numbers of starting, of the game and of the agent apart."""
 
 
 class Episode(NamedTuple):
@@ -61,13 +60,14 @@ def watch(
     parts = player.parts
     menu = menu_of(variant, arms_of(player.config.switching))
     behaviours = modes_of(variant, tuple(head.name for head in parts.rules.heads))
-    key = jax.random.fold_in(jax.random.key(seed), ACTS)
+    seeded = jax.random.key(seed)
+    begin_key, key = (jax.random.fold_in(seeded, purpose) for purpose in (BEGIN, ACTS))
 
     @jax.jit
     def begin(network: RecurrentQNetwork) -> tuple[Policy, ActorState]:
         offer = parts.meta.offer(parts.meta.init(menu))
         policy = Policy(network, player.scales, offer)
-        return settle((policy, parts.actor.init(key, policy, behaviours)))
+        return settle((policy, parts.actor.init(begin_key, policy, behaviours)))
 
     @jax.jit
     def act(policy: Policy, step: Int[AnyArray, ""], now: Timestep, state: ActorState):

@@ -69,7 +69,8 @@ def begin(
 ) -> SwitchState:
     meta = machinery.meta.init(menu)
     offer = machinery.meta.offer(meta)
-    keys = jax.random.split(jax.random.key(seed), streams)
+    key, begin_key = jax.random.split(jax.random.key(seed))
+    keys = jax.random.split(begin_key, streams)
     choices, arms = jax.vmap(metacontroller.draw, in_axes=(0, None))(keys, offer)
     fresh = jax.tree.map(lambda leaf: jnp.stack([leaf] * streams), periods.init())
     return SwitchState(
@@ -78,7 +79,7 @@ def begin(
         returns=jnp.zeros(streams),
         periods=fresh,
         meta=meta,
-        key=jax.random.key_data(jax.random.key(seed)),
+        key=jax.random.key_data(key),
         steps=jnp.zeros((), jnp.int32),
         sums=jnp.zeros(len(STATISTICS)),
         counts=jnp.zeros(len(STATISTICS)),

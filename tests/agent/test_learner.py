@@ -388,6 +388,7 @@ def test_what_actors_report_by_hand():
     steps = random_steps(0, 3, 1, ends=0.0)._replace(
         reward=jnp.array([[1.0], [0.0], [4.0]]),
         terminated=jnp.array([[False], [True], [False]]),
+        is_first=jnp.array([[False], [True], [False]]),
     )
     values = jnp.array([[[7.0, 7.0, 7.0]], [[7.0, 7.0, 7.0]], [[10.0, 7.0, 20.0]]])
     scales = learner.witness(state, steps, values).scales

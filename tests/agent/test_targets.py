@@ -20,13 +20,30 @@ GAMMA = 0.9
 SEEDS = range(20)
 
 
-def ends_of(steps, terminated=(), truncated=(), timeout_is_terminal=False):
+def ends_of(steps, terminated=(), truncated=(), cut=(), timeout_is_terminal=False):
+    first = (*terminated, *truncated, *cut)
+    flags = (
+        jnp.isin(jnp.arange(steps), jnp.array(where, int))
+        for where in (terminated, truncated, first)
+    )
     return episode_ends(
-        jnp.isin(jnp.arange(steps), jnp.array(terminated, int)),
-        jnp.isin(jnp.arange(steps), jnp.array(truncated, int)),
+        *flags,
         GAMMA,
         timeout_is_terminal=timeout_is_terminal,
     )
+
+
+@pytest.mark.parametrize("timeout_is_terminal", [False, True])
+def test_nothing_is_learned_across_a_cut(timeout_is_terminal):
+    # An episode begins with step 2, and none has ended: transition 1 has no target, and
+    # transition 0 may look ahead to s1 only. 1 + 0.9 * 20 = 19.
+    ends = ends_of(4, cut=[1], timeout_is_terminal=timeout_is_terminal)
+    r, v = jnp.array([1.0, 0.0, 3.0, 4.0]), jnp.array([20.0, 300.0, 40.0, 50.0])
+    target = n_step_targets(r, ends, v, jnp.ones(4, bool), n=5)
+    assert target[0] == pytest.approx(1 + 0.9 * 20)
+    assert target[2] == pytest.approx(3 + 0.9 * (4 + 0.9 * 50))
+    errors = td_errors(jnp.full(4, 300.0), target, ends)
+    assert errors[1] == 0.0 and errors[2] != 0.0
 
 
 def random_stream(seed, steps=23):
@@ -48,6 +65,7 @@ def targets(stream, n, timeout_is_terminal=False):
     ends = episode_ends(
         jnp.asarray(stream["terminated"]),
         jnp.asarray(stream["truncated"]),
+        jnp.asarray(stream["terminated"] | stream["truncated"]),
         GAMMA,
         timeout_is_terminal=timeout_is_terminal,
     )

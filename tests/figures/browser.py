@@ -5,7 +5,6 @@ from file descriptor 3 and writes answers and events to 4, each a JSON text that
 zero byte.
 """
 
-import base64
 import json
 import os
 import select
@@ -166,12 +165,6 @@ class Browser:
             deviceScaleFactor=1,
             mobile=width < 500,
         )
-
-    def screenshot(self, path: Path) -> Path:
-        """The whole page, however long it is."""
-        shot = self.call("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(shot["data"]))
-        return path
 
     def complaints(self) -> list[str]:
         """What the page has logged or thrown since it was opened, and what it asked for."""

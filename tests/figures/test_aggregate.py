@@ -3,6 +3,8 @@
 import numpy as np
 
 from sidequest.figures.aggregate import aggregate_shows, draw_aggregate
+from sidequest.figures.reading import read_records
+from sidequest.runs.records import Recorder
 from tests.figures.made_up import GAMES, Cell
 from tests.figures.seen import labelled, legend_of, notes_of, panels_of
 
@@ -70,6 +72,46 @@ def test_atari_is_named_human_normalised(study_of):
     np.testing.assert_allclose(labelled(panel, "intra-episodic").get_ydata()[-1], 1.0)
 
 
+def test_atari_has_a_human_capped_mean(study_of):
+    """Pong: -20.7 random, 14.6 human. Frostbite: 65.2 and 4334.7. The step-level line
+    ends at 1.5 and 0.5; halfway its returns are 16.125 and 1,099.975."""
+    records = study_of(
+        Cell(STEP, "pong", 0, 32.25),
+        Cell(STEP, "frostbite", 0, 2199.95),
+        Cell(INTRA, "pong", 0, 14.6),
+        Cell(INTRA, "frostbite", 0, 65.2),
+    )
+    figure = draw_aggregate(records)
+    panels = panels_of(figure)
+    assert list(panels) == ["XU  mean", "XU  median", "XU  human-capped mean"]
+    for name, end in (("mean", 1.0), ("human-capped mean", 0.75)):
+        line = labelled(panels[f"XU  {name}"], "step-level")
+        np.testing.assert_allclose(line.get_ydata()[-1], end)
+    halfway = line.get_ydata()[np.isclose(line.get_xdata(), 50)]
+    np.testing.assert_allclose(halfway, (1.0 + (1099.975 - 65.2) / 4269.5) / 2)
+    assert "counts as 1 at most" in notes_of(figure)
+    said = aggregate_shows(records)
+    assert "mean step-level 1.00, intra-episodic 0.50; median" in said
+    assert "human-capped mean step-level 0.75, intra-episodic 0.50." in said
+
+
+def test_without_human_scores_nothing_is_capped(records, study_of):
+    mixed = study_of(
+        *(Cell(name, game, 0, 5.0) for name in (STEP, INTRA) for game in ("pong", GAMES[0]))
+    )
+    for one in (records, mixed):
+        figure = draw_aggregate(one)
+        assert not any("capped" in title for title in panels_of(figure))
+        assert "capped" not in notes_of(figure) + aggregate_shows(one)
+
+
+def test_modes_of_atari_have_a_row_each(study_of):
+    names = [f"{mode}-{name[3:]}" for mode in ("XU", "XI") for name in (STEP, INTRA)]
+    figure = draw_aggregate(study_of(*(Cell(name, "pong", 0, 5.0) for name in names)))
+    assert figure.axes[0].get_gridspec().get_geometry() == (2, 3)
+    assert [axes.get_title()[:2] for axes in figure.axes] == ["XU"] * 3 + ["XI"] * 3
+
+
 def test_games_that_a_line_lacks_are_left_out_and_named(study_of):
     cells = [Cell(name, GAMES[0], 0, 5.0) for name in (STEP, INTRA)]
     figure = draw_aggregate(study_of(*cells, Cell(STEP, GAMES[1], 0, 900.0)))
@@ -97,7 +139,22 @@ def test_a_run_that_was_cut_short_ends_its_line_early(study_of):
 
 
 def test_what_is_shown_is_said(records, study_of):
-    assert "XU, mean over 2 games at the end: intra-episodic" in aggregate_shows(records)
+    said = "XU, last 10% of training, 2 games: mean intra-episodic"
+    assert said in aggregate_shows(records)
     alone = study_of(Cell(STEP, GAMES[0], 0, 5.0))
     assert draw_aggregate(alone) is None
     assert "two granularities" in aggregate_shows(alone)
+
+
+def test_what_is_said_is_the_last_tenth_and_not_the_last_point(tmp_path):
+    """Pong from -20.7 to 14.6: returns of -20.7, 14.6 and 14.6 are 2/3, of 14.6 alone 1."""
+    for name, late in ((STEP, (-20.7, 14.6, 14.6)), (INTRA, (14.6, 14.6, 14.6))):
+        recorder = Recorder(
+            tmp_path / name[:6], {"variant": name, "game": "pong", "seed": 0}
+        )
+        for frames, one in zip((500, 910, 920, 1_000), (0.0, *late), strict=True):
+            rows = [{"frames": frames, "return": one, "length": 1}]
+            recorder.write("evaluations", rows)
+        recorder.finish()
+    said = aggregate_shows(read_records(tmp_path))
+    assert "mean intra-episodic 1.00, step-level 0.67" in said

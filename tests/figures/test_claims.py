@@ -6,17 +6,9 @@ import pytest
 from sidequest.figures.claims.amounts import at_least
 from sidequest.figures.claims.catalogue import CLAIMS, judge_all
 from sidequest.figures.claims.cells import (
-    final_score,
     judged_cells,
     match,
     varying_settings,
-)
-from sidequest.figures.claims.measures import (
-    exploit_periods,
-    preferred_steps,
-    shifted,
-    switches,
-    unevenness,
 )
 from sidequest.figures.claims.partners import (
     blind_partner,
@@ -275,26 +267,6 @@ def test_a_name_that_nobody_knows_does_not_disturb(tmp_path):
 )
 def test_partners(partner, first, second):
     assert partner(parse(first)) == (parse(second) if second else None)
-
-
-def test_measures_by_hand(tmp_path):
-    fake = Fake(START_G, modes="GGXGGXGGGGXX", arms=LONG, settings={"x": 1})
-    (cell,) = judged_cells(make_records(tmp_path, fake).runs, "episodes")
-    run = cell.runs[1]
-    assert final_score(run) == 2.0
-    assert exploit_periods(run) == [2, 4] * 10
-    assert unevenness(run) == pytest.approx(1 / 3)
-    assert preferred_steps(run) == pytest.approx(0.05 * 1 + 0.05 * 2 + 0.2 * 3 + 0.7 * 4)
-    assert shifted(run) == pytest.approx(0.45)
-    assert cell.label == START_G, "a setting that all runs share is not part of a name"
-
-
-def test_switches_are_counted_over_the_second_half(tmp_path):
-    fake = Fake(INFORMED, scores=(1.0,), p=(0.2, 0.2), ratio=1.5)
-    (run,) = make_records(tmp_path, fake).runs
-    # 10 episodes of 10,000 steps, 8,000 of them exploit, at 0.01
-    made, asked = switches([run])[0.01]
-    assert (made, asked) == pytest.approx((1_200, 800))
 
 
 def test_settings_are_named_where_runs_of_a_game_differ(tmp_path):

@@ -9,10 +9,13 @@ import scipy.stats
 from sidequest.figures.statistics import (
     band,
     bootstrap,
+    capped_mean_over_games,
     final_performance,
     improvement,
     interquartile_mean,
     iqm_of_runs,
+    is_early,
+    is_late,
     mean_over_games,
     median_over_games,
     resample,
@@ -24,11 +27,37 @@ def rng():
     return np.random.default_rng(7)
 
 
-def test_final_performance_is_the_last_tenth_and_one_evaluation_at_least():
-    assert final_performance(np.arange(20.0)) == 18.5
-    assert final_performance(np.arange(11.0)) == 9.5  # a tenth of 11, rounded up, is 2
-    assert final_performance(np.array([1.0, 4.0])) == 4.0
-    assert math.isnan(final_performance(np.array([])))
+def test_the_first_and_the_last_tenth_of_training():
+    frames = np.array([1.0, 100.0, 101.0, 900.0, 901.0, 1000.0])
+    assert is_early(frames, 1000).tolist() == [True, True, False, False, False, False]
+    assert is_late(frames, 1000).tolist() == [False, False, False, False, True, True]
+
+
+def test_a_tenth_is_exact_for_every_number_of_frames():
+    """So that evaluations at even tenths never put the ninth into the last."""
+    for end in range(10, 20_000, 10):
+        tenths = np.array([end // 10, 9 * end // 10, end], float)
+        assert is_early(tenths, end).tolist() == [True, False, False]
+        assert is_late(tenths, end).tolist() == [False, False, True]
+
+
+def test_final_performance_is_by_frames_and_every_episode_counts_once():
+    """Six short episodes at first, then long ones: two of them end at the same frame."""
+    frames = np.array([10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 905.0, 950.0, 950.0, 990.0])
+    returns = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 4.0, 10.0, 1.0, 1.0])
+    assert final_performance(frames, returns, 1000) == (4 + 10 + 1 + 1) / 4
+    # Where a run is still going, its last tenth begins earlier: beyond 54, and beyond 837.
+    assert final_performance(frames[:6], returns[:6] + 7, 60) == 7.0
+    assert final_performance(frames[:7], returns[:7], 930) == 4.0
+    # A tenth of the points would have been the newest one alone.
+    assert final_performance(frames, returns, 1050) == (10 + 1 + 1) / 3  # beyond 945
+
+
+def test_final_performance_without_a_late_evaluation_is_the_newest():
+    frames, returns = np.array([100.0, 870.0, 870.0]), np.array([50.0, 3.0, 4.0])
+    assert final_performance(frames, returns, 1000) == 3.5
+    assert final_performance(frames[:1], returns[:1], 1000) == 50.0
+    assert math.isnan(final_performance(np.array([]), np.array([]), 1000))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 8, 30])
@@ -47,6 +76,20 @@ def test_games_count_alike_however_many_seeds_they_have():
     assert mean_over_games(strata) == 4.0
     assert median_over_games(strata) == 3.0
     assert iqm_of_runs(strata) == 1.5  # 1 1 1 1 3 8 without the ends is 1 1 1 3
+
+
+def test_the_capped_mean_by_hand():
+    """Seeds of 0.5 and 3 count as 0.5 and 1; below a random policy nothing is cut."""
+    strata = [np.array([0.5, 3.0]), np.array([2.0, 1.0]), np.array([-0.5, -0.25])]
+    assert capped_mean_over_games(strata) == pytest.approx((0.75 + 1.0 - 0.375) / 3)
+    seeds = [capped_mean_over_games([game[[seed]] for game in strata]) for seed in (0, 1)]
+    assert seeds == pytest.approx([1 / 3, 1.75 / 3])
+    assert np.mean(seeds) == pytest.approx(capped_mean_over_games(strata))
+
+
+def test_the_capped_mean_caps_every_point_of_a_curve():
+    strata = [np.array([[0.5, 0.5], [4.0, 0.5]]), np.array([[0.0], [0.5]])]  # [T, seeds]
+    np.testing.assert_allclose(capped_mean_over_games(strata), [0.25, (0.75 + 0.5) / 2])
 
 
 @pytest.mark.parametrize("ties", [False, True])

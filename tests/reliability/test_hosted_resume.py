@@ -174,19 +174,11 @@ def test_an_emulator_that_hangs_ends_the_process(monkeypatch, capfd):
 
     monkeypatch.setattr(resume_hosted.os, "_exit", leave)
     monkeypatch.setattr(resume_hosted, "Watchdog", partial(Watchdog, looks=3, seconds=0.01))
-    guarded = Guarded(Hanging([0, 1]), "drawn", cut_off=False)
+    guarded = Guarded(Hanging([0, 1]), "drawn")
     guarded.recv()
     guarded.close()
     assert left == [71]
     assert "an emulator of drawn has not answered for 300 seconds" in capfd.readouterr().err
-
-
-def test_the_first_timesteps_of_fresh_emulators_say_that_the_stream_was_cut():
-    guarded = Guarded(Drawn([0, 1]), "drawn", cut_off=True)
-    first = guarded.recv()
-    assert first.truncated.all() and first.is_first.all() and not first.terminated.any()
-    guarded.send(np.zeros(2, np.int32))
-    assert not guarded.recv().truncated.any()
 
 
 def test_the_pace_is_shifted_by_the_blocks_before():

@@ -150,17 +150,34 @@ def test_all_faults_are_told_at_once():
             "learning.discount": -0.1,
             "learning.learning_rate": 0.0,
             "novelty.kernels": (3, 3),
+            "learning.adam_b1": 1.0,
+            "switching.explore_arms": (),
+            "switching.exploit_arms": (0, 10),
+            "switching.rate_arms": (5.0,),
+            "switching.window": 0,
         },
     )
+    # Where types are checked, as in tests, these do not get so far.
+    object.__setattr__(broken.network, "dtype", "float8")
+    object.__setattr__(broken.switching, "bandit", "thompson")
+    object.__setattr__(broken.switching, "rule", "spoken")
     with pytest.raises(ConfigError) as error:
         check(broken)
     told = str(error.value).splitlines()
-    assert len(told) == 6
+    assert len(told) == 14
     for fault in [
         "network.core_units is 0; it is 1 or more",
         "replay.priority_exponent is 1.5; it is between 0 and 1",
         "learning.discount is -0.1; it is between 0 and 1",
-        "replay.ratio is 0.0; it is above 0",
+        "replay.ratio is 0.0; it is 0.001 or more",
+        "learning.adam_b1 is 1.0; it is 0 or more, and below 1",
+        "network.dtype is float8; it is one of auto, float32, bfloat16",
+        "switching.bandit is thompson; it is one of proportional, ucb",
+        "switching.rule is spoken; it is one of saturated, printed",
+        "switching.explore_arms is (); it is numbers from 1 to 1e+07, at least one",
+        "switching.exploit_arms is (0, 10); it is numbers from 1 to 1e+07, at least one",
+        "switching.rate_arms is (5.0,); it is numbers from 1e-09 to 1, at least one",
+        "switching.window is 0; it is 1 or more, or None",
         "learning.learning_rate is 0.0; it is above 0",
         "novelty: channels, kernels and strides have different lengths",
     ]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from sidequest.agent.modes import modes_of
+from sidequest.agent.networks import Inputs
 from sidequest.config import PAPER, change
 from sidequest.environments import atari
 from sidequest.environments.base import EnvironmentSpec
@@ -232,7 +233,10 @@ def test_the_replay_ratio_is_exact(run):
 def test_the_evaluator_is_recorded_and_nowhere_else(run):
     evaluations = [e for record in blocks(run, 10) for e in record.evaluations]
     # In 80 steps eleven episodes of 7 and eight of 9 steps end, with reward 1 a step.
-    assert sorted(evaluations) == [(7.0, 7)] * 11 + [(9.0, 9)] * 8
+    assert sorted(e[:2] for e in evaluations) == [(7.0, 7)] * 11 + [(9.0, 9)] * 8
+    # Episode n of the first begins with step 7 n, in blocks of 8 steps.
+    began = sorted(e.began for e in evaluations if e.length == 7)
+    assert began == [7 * n // LENGTH for n in range(11)]
     batch = jax.device_get(run.draw())
     assert batch.steps.observation[:, :, :7].max() < GROUPS * SIZE
     assert np.max(run.state.block.frames[:, :, :7]) < GROUPS * SIZE
@@ -331,27 +335,52 @@ def test_episodes_are_played_by_the_parameters_they_began_with():
         np.testing.assert_array_equal(parameters[1], theirs)
 
 
+def test_the_evaluator_plays_what_the_network_likes_best():
+    """Step by step as in one go: the same inputs, the same memory."""
+    network = make_network(TINY, Drawn.spec, 1, jax.random.key(3))
+    # Strong enough to tell one input from another.
+    network = jax.tree.map(lambda leaf: 4 * leaf, network)
+    drawn, playing, actions, shown = Drawn([0, 1]), begin_playing(network, 2), [], []
+    for step in range(12):
+        timestep = drawn.shown(step)._replace(reward=np.float32([step, -step]))
+        shown.append(jax.tree.map(jnp.asarray, timestep))
+        chosen, playing = play(network, shown[-1], playing)
+        actions.append(np.asarray(chosen))
+    assert len({tuple(chosen) for chosen in actions}) > 3
+    before = [np.zeros(2, np.int32), *actions[:-1]]
+    steps = jax.tree.map(lambda *leaves: jnp.stack(leaves), *shown)
+    inputs = Inputs(steps.observation, jnp.stack(before), steps.reward, steps.is_first)
+    for stream in range(2):
+        own = jax.tree.map(lambda leaf, stream=stream: leaf[:, stream], inputs)
+        q, _ = network.unroll(own, network.initial_state())
+        expected = np.argmax(np.asarray(q)[:, 0], axis=-1)
+        np.testing.assert_array_equal(np.stack(actions)[:, stream], expected)
+
+
 def test_scores_by_hand():
     scores = Scores(1)
 
-    def show(reward: float, is_first: bool) -> None:
-        no, yes = np.zeros(1, bool), np.array([is_first])
-        scores.count(Timestep(None, np.array([reward], np.float32), yes, no, yes))
+    def show(reward: float, is_first: bool, blocks: int) -> None:
+        no, yes = np.zeros(1, bool), np.array([is_first], bool)
+        scores.count(Timestep(None, np.array([reward], np.float32), yes, no, yes), blocks)
 
     # is_first   1  0  0  1  0  1      two episodes, of 3 and of 2 steps
     # reward     0  1  2  4  8  16     the reward of a first step closes the episode before
-    for reward, is_first in zip((0, 1, 2, 4, 8, 16), (1, 0, 0, 1, 0, 1), strict=True):
-        show(reward, bool(is_first))
-    assert scores.finished() == [(7.0, 3), (24.0, 2)]
+    # blocks     0  0  1  1  2  3      what it began with counts
+    for step in zip(
+        (0, 1, 2, 4, 8, 16), (1, 0, 0, 1, 0, 1), (0, 0, 1, 1, 2, 3), strict=True
+    ):
+        show(*step)
+    assert scores.finished() == [(7.0, 3, 0), (24.0, 2, 1)]
     assert scores.finished() == []
 
 
 def test_an_episode_that_was_under_way_does_not_count():
     scores, evaluator = Scores(2), Drawn([0, 1])
     for step in range(3, 13):
-        scores.count(evaluator.shown(step))
+        scores.count(evaluator.shown(step), blocks=step // 4)
     # Stream 0 begins at 5 and 10, stream 1 at 6 and 12.
-    assert scores.finished() == [(5.0, 5), (6.0, 6)]
+    assert scores.finished() == [(5.0, 5, 1), (6.0, 6, 1)]
 
 
 @pytest.mark.parametrize("visits, events", [(8, 3), (12, 4), (5, 0), (4, 9), (320, 16)])

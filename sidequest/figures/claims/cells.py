@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sidequest.figures.claims.partners import Partner
-from sidequest.figures.curves import read_curve
-from sidequest.figures.reading import Run, table, uses_watkins, variant_of
+from sidequest.figures.reading import Run, column, table, uses_watkins, variant_of
 from sidequest.figures.statistics import final_performance
 from sidequest.switching.variants import Variant
 
@@ -122,9 +121,10 @@ def match_watkins(cells: Sequence[Cell]) -> list[Match]:
 
 
 def final_score(run: Run) -> float:
-    """Mean return over the last 10% of a run's evaluations; NaN if there is none."""
-    curve = read_curve(run)
-    return np.nan if curve is None else final_performance(curve.returns)
+    """Mean return over the last 10% of a run's training; NaN if it was not evaluated."""
+    frames, returns = column(run, "evaluations", "frames", "return")
+    known = ~np.isnan(returns)
+    return final_performance(frames[known], returns[known], run.frames_done)
 
 
 def place_of(run: Run) -> tuple:

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from sidequest.figures.claims.cells import Cell
 from sidequest.figures.reading import Run, column, table
-
-TENTH = 0.1
+from sidequest.figures.statistics import is_early, is_late
 
 
 def early_and_late(run: Run, name: str) -> tuple[float, float]:
@@ -17,14 +16,9 @@ def early_and_late(run: Run, name: str) -> tuple[float, float]:
     frames, values = column(run, "episodes", "frames", name)
     known = ~np.isnan(values)
     frames, values = frames[known], values[known]
-    early, late = frames <= TENTH * run.frames_done, is_late(frames, run)
-    means = [values[part].mean() if part.any() else np.nan for part in (early, late)]
+    parts = [is_within(frames, run.frames_done) for is_within in (is_early, is_late)]
+    means = [values[part].mean() if part.any() else np.nan for part in parts]
     return float(means[0]), float(means[1])
-
-
-def is_late(frames: Float[np.ndarray, "N"], run: Run) -> Bool[np.ndarray, "N"]:
-    """Which rows belong to the last tenth of what the run has behind it."""
-    return frames > (1 - TENTH) * run.frames_done
 
 
 def changes(cell: Cell) -> Float[np.ndarray, "N"]:
@@ -75,9 +69,13 @@ def prefers_longer(run: Run) -> bool:
 
 
 def _exploit_arms(run: Run) -> polars.DataFrame:
-    rows = table(run, "bandits")
-    late = rows["frames"] > (1 - TENTH) * run.frames_done
-    return rows.filter((rows["bandit"] == "exploit") & late)
+    return _late_bandits(run).filter(polars.col("bandit") == "exploit")
+
+
+def _late_bandits(run: Run) -> polars.DataFrame:
+    """The table `bandits`, last tenth of training."""
+    (frames,) = column(run, "bandits", "frames")
+    return table(run, "bandits").filter(is_late(frames, run.frames_done))
 
 
 def shifted(run: Run) -> float:
@@ -86,11 +84,11 @@ def shifted(run: Run) -> float:
     Mean probabilities of the last tenth of training; of several bandits the one that
     moved most; 0 without any.
     """
-    rows = table(run, "bandits")
-    if not len(rows):
+    if not len(table(run, "bandits")):
         return 0.0
-    late = rows.filter(rows["frames"] > (1 - TENTH) * run.frames_done)
-    arms = late.group_by("bandit", "arm").agg(polars.col("probability").mean())
+    arms = (
+        _late_bandits(run).group_by("bandit", "arm").agg(polars.col("probability").mean())
+    )
     distance = (polars.col("probability") - 1 / polars.len()).abs().sum() / 2
     moved = arms.group_by("bandit").agg(distance)["probability"].to_list()
     return max(moved, default=0.0)

@@ -1,7 +1,7 @@
 """Rules for claims about scores. Each takes all records and gives a verdict.
 
-Scores are final performances: mean return over the last 10% of a run's evaluations. They
-are compared game by game, so that no scale between games is needed.
+Scores are final performances: mean return over the last 10% of training. They are compared
+game by game, so that no scale between games is needed.
 """
 
 from collections.abc import Mapping, Sequence
