@@ -29,7 +29,12 @@ BLOCKS = 14
 STOP = 6
 WARM_UP = 3
 CONFIG = change(
-    TINY, **{"replay.warm_up": WARM_UP * STREAMS * LENGTH, "evaluation.traces": 5}
+    TINY,
+    **{
+        "replay.warm_up": WARM_UP * STREAMS * LENGTH,
+        "evaluation.traces": 5,
+        "evaluation.episodes": 4,
+    },
 )
 MEMORY = 60_000_000
 
