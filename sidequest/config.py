@@ -5,6 +5,7 @@ number; a field whose number is ours says so. Only `sidequest.runs` reads them: 
 receive plain values. Budgets are in environment frames, everything else in agent steps.
 """
 
+import math
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -225,6 +226,9 @@ SHARES = (
 def check(config: Config) -> None:
     """Raises `ConfigError` with every fault: the field, its value, what is allowed."""
     flat = flatten(config)
+    faults = faults_of_types(config)
+    if faults:  # what is of another type cannot be compared
+        raise ConfigError("\n".join(faults))
     faults = [
         f"{name} is {flat[name]}; it is 1 or more"
         for name in AT_LEAST_ONE
@@ -251,27 +255,51 @@ def check(config: Config) -> None:
     if flat["replay.ratio"] < LEAST_RATIO:
         given = flat["replay.ratio"]
         faults.append(f"replay.ratio is {given}; it is {LEAST_RATIO} or more")
-    faults += words_not_known(config) + faults_of_arms(config.switching)
+    longest = 2 * flat["replay.block_length"]
+    if flat["learning.n_step"] > longest:
+        given = flat["learning.n_step"]
+        faults.append(f"learning.n_step is {given}; a sequence trains on {longest} steps")
+    faults += faults_of_arms(config.switching)
     for name in ("network", "novelty"):
         torso = getattr(config, name)
         lengths = {len(torso.channels), len(torso.kernels), len(torso.strides)}
         if len(lengths) > 1:
             faults.append(f"{name}: channels, kernels and strides have different lengths")
+        if min((1, *torso.channels, *torso.kernels, *torso.strides)) < 1:
+            faults.append(f"{name}: channels, kernels and strides are 1 or more")
     if faults:
         raise ConfigError("\n".join(faults))
 
 
-def words_not_known(config: Config) -> list[str]:
-    """Settings that are one of a few words, and have another one."""
+def faults_of_types(config: Config) -> list[str]:
+    """Settings that are of another type than their field, or one of other words."""
     faults = []
     for part in fields(config):
         component = getattr(config, part.name)
         for name, hint in get_type_hints(type(component)).items():
             value = getattr(component, name)
-            if get_origin(hint) is Literal and value not in get_args(hint):
-                allowed = ", ".join(map(str, get_args(hint)))
-                faults.append(f"{part.name}.{name} is {value}; it is one of {allowed}")
+            if not is_of(value, hint):
+                plain = {int: "a whole number below 2^31", float: "a finite number"}
+                said = plain.get(hint, str(hint))
+                if get_origin(hint) is Literal:
+                    said = "one of " + ", ".join(map(str, get_args(hint)))
+                faults.append(f"{part.name}.{name} is {value!r}; it is {said}")
     return faults
+
+
+def is_of(value: Any, hint: Any) -> bool:
+    """Whether a value is what its field's annotation says; numbers are finite."""
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if get_origin(hint) is tuple:
+        return isinstance(value, tuple) and all(is_of(x, get_args(hint)[0]) for x in value)
+    if get_args(hint):  # X | None
+        return any(is_of(value, option) for option in get_args(hint))
+    if hint is float:
+        return type(value) in (int, float) and math.isfinite(value)
+    if hint is int:
+        return type(value) is int and abs(value) < 2**31
+    return isinstance(value, hint)
 
 
 def faults_of_arms(switching: SwitchingConfig) -> list[str]:

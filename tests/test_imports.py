@@ -26,6 +26,7 @@ SEES = {
     "figures": {"types", "runs.records", "switching.variants", "environments.scores"},
 }
 SEES["cli"] = set(SEES)  # all of it
+SEES["__main__"] = {"cli"}
 
 
 def module_name(path: Path) -> str:

@@ -17,7 +17,7 @@ from sidequest.agent.learner import Learner
 from sidequest.agent.modes import modes_of
 from sidequest.agent.torsos import count_parameters
 from sidequest.bench import best_seconds, machine
-from sidequest.config import SMALL, Config, change
+from sidequest.config import SMALL, Config, ConfigError, change
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment
 from sidequest.replay.replay import TRAINED_BLOCKS
@@ -75,7 +75,9 @@ def measure(
     """
     config, environment = SHAPES[shape], registry.make(game)
     if not isinstance(environment, CompiledEnvironment):
-        raise ValueError(f"{game} is not compiled; measure it with `sidequest bench atari`")
+        raise ConfigError(
+            f"{game} is not compiled; measure it with `sidequest bench atari`"
+        )
     parts = assemble(config, environment.spec, [parse(VARIANT)])
     rows = {}
     for count in members:

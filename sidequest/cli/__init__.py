@@ -7,7 +7,9 @@ with the other codes of `sidequest.runs.faults`.
 """
 
 import contextlib
+import errno
 import os
+import signal
 import sys
 from importlib import import_module
 from typing import NoReturn
@@ -28,7 +30,11 @@ COMMANDS = {
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the console script."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments is None:
+        arguments = sys.argv[1:]
+        # Python's own way, an exception, gets lost inside callbacks of compiled code. A run
+        # that has something to save listens to signals by itself.
+        signal.signal(signal.SIGINT, leave_at_once)
     open_closed_streams()
     import tyro
 
@@ -54,6 +60,10 @@ def main(arguments: list[str] | None = None) -> None:
         code = 0  # whoever read the output, such as `head`, has enough
     except RunFault as fault:
         fail(str(fault), fault.exit)
+    except OSError as error:
+        if error.errno not in CANNOT_WRITE:
+            raise
+        fail(f"{error.filename}: {error.strerror}", Exit.CANNOT_WRITE)
     except ValueError as error:
         # Faults that the user can mend; any other ValueError is a bug and shows itself.
         if type(error).__name__ not in USER_FAULTS:
@@ -75,6 +85,18 @@ USER_FAULTS = (
     "RunExists",
     "NotEvaluable",
 )
+
+
+# The disk is full, or what is asked for is no place to write to.
+CANNOT_WRITE = {
+    *(errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EPERM, errno.EDQUOT),
+    *(errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG),
+}
+
+
+def leave_at_once(*_) -> NoReturn:
+    os.write(2, b"\ninterrupted\n")
+    os._exit(128 + signal.SIGINT)
 
 
 def fail(message: str, code: Exit = Exit.BAD_INPUT) -> NoReturn:

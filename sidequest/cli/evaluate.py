@@ -17,7 +17,7 @@ def evaluate(
 
     Args:
         run: Folder of a run, as `sidequest train` prints it.
-        episodes: How many to play, 1 or more.
+        episodes: How many to play, 1 to 100000.
         seed: Of the episodes, 0 or more.
         json: Print one JSON object and nothing else.
     """
@@ -26,10 +26,10 @@ def evaluate(
     from sidequest.cli.settings import use_compilation_cache
     from sidequest.runs.records import RUN_FILE
 
-    if episodes < 1:
-        raise Refusal(f"episodes is {episodes}; it is 1 or more")
-    if seed < 0:
-        raise Refusal(f"seed is {seed}; it is 0 or more")
+    if not 1 <= episodes <= 100_000:
+        raise Refusal(f"episodes is {episodes}; it is 1 to 100000")
+    if not 0 <= seed < 2**31:
+        raise Refusal(f"seed is {seed}; it is 0 or more, and below 2^31")
     if not (run / RUN_FILE).exists():
         raise Refusal(f"{run} holds no run: there is no {RUN_FILE} in it")
     use_compilation_cache()

@@ -10,7 +10,7 @@ from sidequest.runs.lock import hold
 from sidequest.runs.records import (
     RUN_FILE,
     RunExists,
-    read_run_safely,
+    read_run,
     refuse_existing,
 )
 from sidequest.runs.spec import RunSpec, Saving, run_folder
@@ -37,8 +37,10 @@ class Launch(NamedTuple):
 def launches_to_resume(folders: Sequence[Path]) -> list[Launch]:
     """Runs of the same kind are launched together, as they were when they began."""
     launches: dict[str, Launch] = {}
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise Refusal("a folder is named twice")
     for folder in folders:
-        said = read_run_safely(folder)
+        said = read_run(folder)
         if said.get("finished"):
             raise Refusal(f"{folder} has finished; there is nothing to go on with")
         one = launch_of(said, folder)
@@ -52,7 +54,7 @@ def launches_to_resume(folders: Sequence[Path]) -> list[Launch]:
 
 def again(folder: Path, out: Path) -> Launch:
     """The same run from its beginning, in a folder below `out`."""
-    one = launch_of(read_run_safely(folder), folder)
+    one = launch_of(read_run(folder), folder)
     run = one.runs[0]
     place = run_folder(out, run.variant, run.game, run.seed)
     if place.resolve() == folder.resolve():

@@ -91,5 +91,5 @@ def use_compilation_cache() -> None:
     """Keeps compiled programs on disk, so that a second start is quick."""
     import jax
 
-    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     jax.config.update("jax_compilation_cache_dir", str(home / "sidequest" / "jax"))

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -88,6 +89,8 @@ def train(
         launches += [again(from_, out)] if from_ else []
     else:
         launches = [read_launch(variant, out, **given)]
+    if tensorboard and not find_spec("tensorboardX"):
+        raise Refusal("--tensorboard needs an extra: pip install 'sidequest[tensorboard]'")
     launches = [one.saving_by(every, replay) for one in launches]
     for one in launches:
         fresh_folders(one, fresh, may_go_on=bool(resume))
@@ -122,6 +125,8 @@ def read_launch(
     from sidequest.environments import registry
 
     variants = [parse(name) for name in variant]
+    if len(frozenset(variants)) < len(variants):
+        raise Refusal(f"a variant is named twice: {', '.join(map(str, variants))}")
     if not variants:
         raise Refusal('name a variant, such as "XU-intra(10,informed,p*,X)"')
     if game is None:
@@ -129,7 +134,9 @@ def read_launch(
     registry.check(game)
     seeds, seed = 1 if seeds is None else seeds, seed or 0
     if not 1 <= seeds <= 10_000 or not 0 <= seed < 2**31:
-        raise Refusal(f"seeds is {seeds} and seed {seed}; 1 or more seeds from 0 upwards")
+        raise Refusal(
+            f"seeds is {seeds} and seed {seed}; 1 to 10000 seeds, from 0 or more on"
+        )
     is_atari = ":" not in game
     preset = preset or ("paper" if is_atari else "small")
     settings = set or ()

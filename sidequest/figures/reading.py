@@ -58,6 +58,8 @@ def read_records(folder: Path) -> Records:
     plan = _read_plan(folder)
     planned = {folder / item["folder"]: item for item in plan.get("runs", [])}
     found = {path.parent for path in folder.rglob(RUN_FILE)}
+    # Set aside by `--fresh`.
+    found = {one for one in found if ".old-" not in one.name}
     ordered = [one for one in planned if one in found] + sorted(found - planned.keys())
     infos = {one: read_run(one) for one in ordered}
     infos = {one: info for one, info in infos.items() if _is_a_run(info)}

@@ -9,9 +9,12 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from types import TracebackType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ONE_SIGNAL = 1.0
+"""Seconds in which two signals are one: `timeout` tells a process, and then its group."""
 
 
 class Interrupts:
@@ -51,13 +54,16 @@ class Interrupts:
         os.close(self._read)
 
     def _listen(self) -> None:
+        asked = 0.0
         while arrived := os.read(self._read, 1):
             if arrived[0] not in SIGNALS:
+                continue
+            if self.requested and time.monotonic() - asked < ONE_SIGNAL:
                 continue
             if self.requested:
                 tell("left at once; the last checkpoint is untouched")
                 os._exit(128 + arrived[0])
-            self.requested = signal.Signals(arrived[0]).name
+            self.requested, asked = signal.Signals(arrived[0]).name, time.monotonic()
             tell(f"{self.requested}: saving after this block; once more leaves at once")
 
 

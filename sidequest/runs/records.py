@@ -184,20 +184,16 @@ def read_lines(path: Path) -> "polars.DataFrame":
 
 
 def read_run(folder: Path | str) -> dict[str, Any]:
-    """What run.json says."""
-    return json.loads((Path(folder) / RUN_FILE).read_text(encoding="utf-8"))
-
-
-def read_run_safely(folder: Path) -> dict[str, Any]:
     """What run.json says; a fault, not a traceback, if it says nothing."""
+    path = Path(folder) / RUN_FILE
     try:
-        said = read_run(folder)
+        said = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(said, dict):
             raise ValueError
     except FileNotFoundError:
         raise DoesNotFit(f"{folder} holds no run: there is no {RUN_FILE} in it") from None
     except (OSError, ValueError):
-        raise NoCheckpoint(f"{folder / RUN_FILE} cannot be read") from None
+        raise NoCheckpoint(f"{path} cannot be read; move this folder away") from None
     return said
 
 

@@ -14,7 +14,6 @@ from sidequest.runs.records import (
     now,
     plain,
     read_run,
-    read_run_safely,
 )
 from sidequest.runs.spec import RunSpec
 
@@ -59,7 +58,7 @@ def is_finished(folder: Path, run: Mapping[str, Any]) -> bool:
     """Whether the folder holds the finished run; raises `DoesNotFit` if another's."""
     if not (folder / RUN_FILE).exists():
         return False
-    said = read_run_safely(folder)
+    said = read_run(folder)
     refuse_other(folder, identity_of(said), run)
     return bool(said.get("finished"))
 
@@ -108,6 +107,8 @@ def reopen(standing: Standing, said: Mapping[str, Any], say: Callable) -> Record
     }
     for name, (before, here) in changed.items():
         say(f"{folder} began with {name} {before}, now {here}: the last bits may differ")
+    if standing.manifest is None and any(folder.glob("*.jsonl")):
+        say(f"{folder} has no checkpoint yet: it starts from the beginning")
     note = {"frames": standing.frames, "time": now(), "command": said["command"]}
     sizes = standing.manifest.records if standing.manifest else {}
     return Recorder.go_on(folder, sizes, {**note, "changed": changed})

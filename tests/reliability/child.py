@@ -56,7 +56,7 @@ def stop(
             for number in signals or (signal.SIGKILL,):
                 if process.poll() is None:
                     process.send_signal(number)
-                    time.sleep(0.1)
+                    time.sleep(1.2)  # within a second, two signals count as one
             break
     rest, _ = process.communicate()[::-1]
     return said + rest

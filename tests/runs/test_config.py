@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import functools
 import json
+import math
 from pathlib import Path
 
 import jax
@@ -155,33 +156,54 @@ def test_all_faults_are_told_at_once():
             "switching.exploit_arms": (0, 10),
             "switching.rate_arms": (5.0,),
             "switching.window": 0,
+            "learning.n_step": 1_000,
         },
     )
-    # Where types are checked, as in tests, these do not get so far.
-    object.__setattr__(broken.network, "dtype", "float8")
-    object.__setattr__(broken.switching, "bandit", "thompson")
-    object.__setattr__(broken.switching, "rule", "spoken")
     with pytest.raises(ConfigError) as error:
         check(broken)
     told = str(error.value).splitlines()
-    assert len(told) == 14
+    assert len(told) == 12
     for fault in [
         "network.core_units is 0; it is 1 or more",
         "replay.priority_exponent is 1.5; it is between 0 and 1",
         "learning.discount is -0.1; it is between 0 and 1",
         "replay.ratio is 0.0; it is 0.001 or more",
         "learning.adam_b1 is 1.0; it is 0 or more, and below 1",
-        "network.dtype is float8; it is one of auto, float32, bfloat16",
-        "switching.bandit is thompson; it is one of proportional, ucb",
-        "switching.rule is spoken; it is one of saturated, printed",
         "switching.explore_arms is (); it is numbers from 1 to 1e+07, at least one",
         "switching.exploit_arms is (0, 10); it is numbers from 1 to 1e+07, at least one",
         "switching.rate_arms is (5.0,); it is numbers from 1e-09 to 1, at least one",
         "switching.window is 0; it is 1 or more, or None",
+        "learning.n_step is 1000; a sequence trains on 40 steps",
         "learning.learning_rate is 0.0; it is above 0",
         "novelty: channels, kernels and strides have different lengths",
     ]:
         assert fault in told
+
+
+@pytest.mark.parametrize(
+    "name, value, said",
+    [
+        ("network.dtype", "float8", "'float8'; it is one of auto, float32, bfloat16"),
+        ("switching.bandit", "thompson", "'thompson'; it is one of proportional, ucb"),
+        ("switching.window", "abc", "'abc'; it is int | None"),
+        ("switching.rate_arms", ("a",), "('a',); it is tuple[float, ...]"),
+        ("network.channels", (1.5,), "(1.5,); it is tuple[int, ...]"),
+        ("learning.watkins", "x", "'x'; it is bool | None"),
+        ("learning.clip_norm", math.inf, "inf; it is a finite number"),
+        ("learning.target_interval", 10**20, f"{10**20}; it is a whole number below 2^31"),
+        ("acting.streams", True, "True; it is a whole number below 2^31"),
+    ],
+)
+def test_types_are_checked_first(name, value, said):
+    config = change(SMALL, **{"replay.ratio": 3.0})
+    component, entry = name.split(".")
+    part = dataclasses.replace(getattr(config, component))
+    # Past the types that tests check at every call.
+    object.__setattr__(part, entry, value)
+    object.__setattr__(config, component, part)
+    with pytest.raises(ConfigError) as error:
+        check(config)
+    assert str(error.value) == f"{name} is {said}"
 
 
 @pytest.mark.parametrize("name", ["replay.ration", "ratio", "replay"])

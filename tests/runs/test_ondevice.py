@@ -127,6 +127,7 @@ def in_turn(agent):
     jax.config.update("jax_disable_most_optimizations", quick)
 
 
+@pytest.mark.slow
 def test_on_a_cpu_a_population_is_its_members_alone_bit_by_bit(in_turn, individuals):
     members, records = arrays(in_turn(individuals[:2]))
     assert (members.learner.updates > 0).all()

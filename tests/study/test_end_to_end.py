@@ -123,6 +123,7 @@ def test_two_runners_over_one_folder(tmp_path):
     assert missing(tmp_path, jobs) == list(jobs)
 
 
+@pytest.mark.slow
 def test_a_runner_killed_in_the_middle(whole, tmp_path, cache_home):
     """Fault 32: kill -9 with one run done; the next start makes the other."""
     done, other = jobs_of(STUDY)

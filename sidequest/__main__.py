@@ -1,0 +1,5 @@
+"""`python -m sidequest` is the command `sidequest`."""
+
+from sidequest.cli import main
+
+main()
