@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from sidequest.cli import Refusal
-from sidequest.config import PRESETS, Config, change, check, flatten
+from sidequest.config import PRESETS, Config, ConfigError, change, check, flatten
 
 COUNTS = {"k": 1e3, "m": 1e6, "b": 1e9}
 SIZES = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
@@ -56,10 +56,13 @@ def read_config(preset: str, settings: tuple[str, ...]) -> Config:
         except (ValueError, SyntaxError):
             kind = type(known[name]).__name__
             faults.append(f"{name} is {text!r}; expected {kind} such as {known[name]}")
+    config = change(config, **changes)
+    try:
+        check(config)
+    except ConfigError as fault:
+        faults.append(str(fault))
     if faults:
         raise Refusal("\n".join(faults))
-    config = change(config, **changes)
-    check(config)
     return config
 
 

@@ -2,13 +2,14 @@
 
 import contextlib
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 
-from sidequest.cli import Refusal
+from sidequest.cli import USER_FAULTS, Refusal
 from sidequest.cli.launches import Launch, again, fresh_folders, launches_to_resume
 from sidequest.cli.settings import (
     read_config,
@@ -19,6 +20,8 @@ from sidequest.cli.settings import (
 )
 from sidequest.runs.spec import RunSpec, Saving, run_folder
 from sidequest.switching.variants import parse
+
+Read = TypeVar("Read")
 
 DEFAULT_FRAMES = {"small": "1M", "paper": "2B"}
 Off = tyro.conf.FlagCreatePairsOff
@@ -121,41 +124,58 @@ def read_launch(
     emulators: int | None,
     replay_memory: str | None,
 ) -> Launch:
-    """From what was typed to runs; everything is checked before anything is made."""
+    """From what was typed to runs; everything is checked before anything is made, and all
+    faults are told at once."""
     from sidequest.environments import registry
 
-    variants = [parse(name) for name in variant]
+    faults: list[str] = []
+    variants = [attempt(faults, parse, name) for name in variant]
+    variants = [one for one in variants if one is not None]
     if len(frozenset(variants)) < len(variants):
-        raise Refusal(f"a variant is named twice: {', '.join(map(str, variants))}")
-    if not variants:
-        raise Refusal('name a variant, such as "XU-intra(10,informed,p*,X)"')
+        faults.append(f"a variant is named twice: {', '.join(map(str, variants))}")
+    if not variant:
+        faults.append('name a variant, such as "XU-intra(10,informed,p*,X)"')
     if game is None:
-        raise Refusal("name a game, as in --game minatar:breakout; `sidequest games` lists")
-    registry.check(game)
+        faults.append("name a game, as in --game minatar:breakout; `sidequest games` lists")
+    else:
+        attempt(faults, registry.check, game)
     seeds, seed = 1 if seeds is None else seeds, seed or 0
     if not 1 <= seeds <= 10_000 or not 0 <= seed < 2**31:
-        raise Refusal(
+        faults.append(
             f"seeds is {seeds} and seed {seed}; 1 to 10000 seeds, from 0 or more on"
         )
+    game = game or ""
     is_atari = ":" not in game
     preset = preset or ("paper" if is_atari else "small")
     settings = set or ()
     if emulators is not None:
         settings = (*settings, f"acting.streams={emulators}")
     small_frames = is_atari and preset == "small"
-    config = read_config("small-frames" if small_frames else preset, settings)
+    name = "small-frames" if small_frames else preset
+    config = attempt(faults, read_config, name, settings)
+    count = attempt(faults, read_count, frames or DEFAULT_FRAMES[preset], "--frames")
+    memory = None
+    if replay_memory:
+        memory = attempt(faults, read_size, replay_memory, "--replay-memory")
+    if faults or config is None or count is None:
+        raise Refusal("\n".join(faults))
     runs = [
         RunSpec(one, game, number, run_folder(out, one, game, number))
         for one in variants
         for number in range(seed, seed + seeds)
     ]
-    return Launch(
-        runs,
-        config,
-        frames=read_count(frames or DEFAULT_FRAMES[preset], "--frames"),
-        memory=None if not replay_memory else read_size(replay_memory, "--replay-memory"),
-        saving=Saving(),
-    )
+    return Launch(runs, config, frames=count, memory=memory, saving=Saving())
+
+
+def attempt(faults: list[str], read: Callable[..., Read], *arguments: Any) -> Read | None:
+    """What can be read; if it cannot, why, and the rest is read all the same."""
+    try:
+        return read(*arguments)
+    except ValueError as fault:
+        if type(fault).__name__ not in USER_FAULTS:
+            raise
+        faults.append(str(fault))
+        return None
 
 
 def run_all(launches: list[Launch], quiet: bool, tensorboard: bool) -> None:

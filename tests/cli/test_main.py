@@ -3,8 +3,10 @@
 import inspect
 import json
 import re
+import signal
 import subprocess
 import sys
+import time
 from importlib import import_module
 
 import pytest
@@ -67,8 +69,68 @@ def test_games_as_json(capsys):
 
 
 def test_a_reader_that_leaves_early_is_no_fault():
-    command = f"{sys.executable} -m sidequest.cli explain --all | head -1"
+    command = f"{sys.executable} -m sidequest explain --all | head -1"
     result = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True
     )
     assert "Traceback" not in result.stderr
+
+
+def test_faults_of_everything_typed_are_told_at_once(capsys, tmp_path):
+    code = run(
+        *("train", "XU-foo", "--game", "nope", "--seeds", "-1", "--frames", "abc"),
+        *("--set", "a=b", "--set", "replay.ratio=-1.0", "--replay-memory", "1"),
+        *("--out", str(tmp_path)),
+    )
+    told = capsys.readouterr().err
+    assert code == 2 and not list(tmp_path.iterdir())
+    for fault in (
+        "XU-foo",
+        "no game called 'nope'",
+        "seeds is -1",
+        "no setting 'a'",
+        "replay.ratio is -1.0",
+        "--frames is 'abc'",
+        "--replay-memory is '1'",
+    ):
+        assert fault in told
+
+
+@pytest.mark.parametrize(
+    "options, fault",
+    [
+        (["XU-step-level-0.1", "XU-step-level-0.1"], "a variant is named twice"),
+        (["--resume", "here", "here"], "a folder is named twice"),
+    ],
+)
+def test_the_same_run_twice_is_refused(options, fault, capsys):
+    game = [] if "--resume" in options else ["--game", "probe:constant"]
+    assert run("train", *options, *game) == 2
+    assert fault in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("broken", ["{", "[]", ""])
+@pytest.mark.parametrize("command", ["evaluate", "watch", "figures"])
+def test_a_run_file_that_cannot_be_read_is_told(command, broken, tmp_path, capsys):
+    (tmp_path / "run.json").write_text(broken)
+    out = ["--out", str(tmp_path / "film.gif")] if command == "watch" else []
+    assert run(command, str(tmp_path), *out) == 66
+    assert "run.json cannot be read" in capsys.readouterr().err
+
+
+def test_control_c_while_it_starts(tmp_path):
+    """An exception would get lost in JAX's callbacks, and the run would go on."""
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "sidequest", "train", "XU-step-level-0.1"),
+            *("--game", "probe:constant", "--frames", "100M", "--out", str(tmp_path)),
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(0.8)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    # A slow machine has not come to listen yet, and a quick one is compiling already.
+    assert process.returncode in (130, -signal.SIGINT, 75)
+    assert process.returncode != 130 or said.strip() == "interrupted"

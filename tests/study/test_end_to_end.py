@@ -130,7 +130,7 @@ def test_a_runner_killed_in_the_middle(whole, tmp_path, cache_home):
     folder = tmp_path
     shutil.copytree(whole / done.folder, folder / done.folder)
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
-    command = ["-m", "sidequest.cli", "study", STUDY.name, "--games", *STUDY.games]
+    command = ["-m", "sidequest", "study", STUDY.name, "--games", *STUDY.games]
     runner = subprocess.Popen(
         [sys.executable, *command, "--out", str(folder), "--quiet"],
         env=os.environ

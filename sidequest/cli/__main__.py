@@ -1,3 +1,0 @@
-from sidequest.cli import main
-
-main()
