@@ -1,6 +1,9 @@
 """Games of gymnax 1.0: MinAtar, two tasks of bsuite, two of classic control."""
 
+import sys
 from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -63,10 +66,30 @@ GAMES = {
 }
 
 
+DRAWING = ("seaborn", "matplotlib.pyplot")
+
+
+class _Later(ModuleType):
+    """A module that is loaded when something in it is first asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.__name__), name)
+
+
+def _load_gymnax() -> Any:
+    """gymnax without what it draws with, which takes four of its five seconds to load."""
+    later = [name for name in DRAWING if name not in sys.modules]
+    sys.modules.update({name: _Later(name) for name in later})
+    try:
+        return import_module("gymnax")
+    finally:
+        for name in later:
+            del sys.modules[name]
+
+
 def make(name: str) -> CompiledEnvironment:
     """Builds a game of `GAMES` from gymnax's parts, past its own auto-reset."""
-    import gymnax
-
+    gymnax = _load_gymnax()
     game = GAMES[name]
     environment, params = gymnax.make(game.identifier, **game.constructor)
     params = params.replace(**game.params)

@@ -1,5 +1,8 @@
 """gymnax's games as streams, beside the library's own stepping."""
 
+import subprocess
+import sys
+
 import gymnax
 import jax
 import jax.numpy as jnp
@@ -97,3 +100,19 @@ def test_works_where_jax_is_strict_about_types():
         state, _ = jax.eval_shape(environment.reset, jax.random.key(0))
         action = jnp.zeros((), int)
         jax.eval_shape(environment.step, jax.random.key(0), state, action)
+
+
+def test_what_draws_gymnax_pictures_is_loaded_when_it_draws():
+    program = (
+        "import sys\n"
+        "from sidequest.environments import registry\n"
+        "registry.make('minatar:breakout')\n"
+        "drawing = {'seaborn', 'scipy.stats', 'matplotlib.pyplot'}\n"
+        "assert not drawing & sys.modules.keys()\n"
+        "from gymnax.environments.misc import pong\n"
+        "assert len(pong.sns.color_palette('cubehelix', 3)) == 3\n"
+        "from gymnax.environments.misc import rooms\n"
+        "assert rooms.plt.figure()\n"
+        "assert drawing <= sys.modules.keys()\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
