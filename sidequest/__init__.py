@@ -4,6 +4,7 @@ The house, and what each room is for:
 
 types         axis legend; Mode, Signals, Timestep, EpisodeSummary
 config        what can be set; the presets PAPER and SMALL
+checks        what settings can be: types and ranges
 switching     WHEN to explore: variants, triggers, homeostasis, bandits
 agent         HOW to act and learn: R2D2
 replay        WHAT to remember: prioritised sequences on the accelerator

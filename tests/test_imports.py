@@ -14,12 +14,13 @@ PACKAGE = Path(__file__).parents[1] / "sidequest"
 SEES = {
     "sidequest": {"switching"},  # the public names
     "types": set(),
-    "config": {"switching"},
+    "config": set(),
+    "checks": {"config", "switching"},
     "switching": {"types"},
     "replay": {"types"},
     "environments": {"types"},
     "agent": {"types", "switching"},
-    "runs": {"types", "config", "switching", "replay", "environments", "agent"},
+    "runs": {"types", "config", "checks", "switching", "replay", "environments", "agent"},
     "bench": {"types", "config", "switching", "replay", "environments", "agent", "runs"},
     # Reads records, names of variants and reference scores: modules that run nothing.
     "study": {"types", "config", "switching", "environments", "runs"},

@@ -5,8 +5,9 @@ import difflib
 import os
 from pathlib import Path
 
+from sidequest.checks import check
 from sidequest.cli import Refusal
-from sidequest.config import PRESETS, Config, ConfigError, change, check, flatten
+from sidequest.config import PRESETS, Config, ConfigError, change, flatten
 
 COUNTS = {"k": 1e3, "m": 1e6, "b": 1e9}
 SIZES = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}

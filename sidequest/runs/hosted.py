@@ -94,7 +94,7 @@ class HostedRun:
         self.groups, self.evaluator = groups, evaluator
         self.programs = make_programs(parts, len(groups), evaluator_episodes)
         self._no_metrics = settle(parts.learner.no_metrics())
-        self._evaluator_episodes = evaluator_episodes
+        self.evaluator_episodes = evaluator_episodes
         self._arrived: tuple[Array, np.ndarray] | None = None
         self._unsent: tuple[HostedEnvironment, Array] | None = None
 
@@ -124,7 +124,7 @@ class HostedRun:
         self.unread = unread
         """The newest block's record, which has yet to be told to tables and bandits."""
         self.metrics = self._no_metrics
-        self._scores = Scores(self._evaluator_episodes)
+        self._scores = Scores(self.evaluator_episodes)
         self._batch: Sample | None = None
 
     def __iter__(self) -> Iterator[BlockRecord]:

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import jax
 
-from sidequest.config import Config, ConfigError, check
+from sidequest.checks import check
+from sidequest.config import Config, ConfigError
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.runs.faults import Interrupted, MachineFault, resume_command

@@ -141,23 +141,14 @@ def fit_saved(manifest: Manifest, like: dict[str, Any]) -> dict[str, Any]:
     return {**like, "member": like["member"]._replace(replay=None)}
 
 
-def go_on(
-    hosted: HostedRun,
-    saved: Mapping[str, Any],
-    counters: Mapping[str, Any],
-    evaluators: int,
-) -> None:
-    """Puts a saved state, which lies on the device, into a run with fresh emulators.
-
-    Args:
-        evaluators: Emulators that play greedily.
-    """
+def go_on(hosted: HostedRun, saved: Mapping[str, Any], counters: Mapping[str, Any]) -> None:
+    """Puts a saved state, which lies on the device, into a run with fresh emulators."""
     member: Member = saved["member"]
     actors = without_episodes(member.actors)
     if member.replay is None:
         member = member._replace(replay=jax.jit(hosted.parts.replay.init)())
     visits = counters["blocks"] * len(hosted.groups) * hosted.parts.block_length
-    around = partial(surroundings, hosted.parts, evaluators)
+    around = partial(surroundings, hosted.parts, hosted.evaluator_episodes)
     block, playing = jax.jit(around)(member.policy, actors)
     member = member._replace(actors=pack(actors, axes=1))
     block = block._replace(visits=jnp.int32(visits % 2**31))

@@ -15,7 +15,8 @@ from typing import Any
 
 import jax
 
-from sidequest.config import Config, check
+from sidequest.checks import check
+from sidequest.config import Config
 from sidequest.environments.base import CompiledEnvironment
 from sidequest.runs import checkpoint
 from sidequest.runs.assembly import Parts, assemble

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from sidequest.config import Config, check
+from sidequest.checks import check
+from sidequest.config import Config
 from sidequest.environments.base import EnvironmentSpec, HostedEnvironment, HostedGame
 from sidequest.runs import checkpoint
 from sidequest.runs.account import Account
@@ -95,7 +96,7 @@ def train_hosted(
             parts, pace_from(standing, pace), groups, evaluator, plan.evaluators
         )
         account = Account(run, config, hosted, frames)
-        begin(hosted, account, standing, individual, plan.evaluators)
+        begin(hosted, account, standing, individual)
         display.say("compiling with the first block …")
         with Saver(
             [run.folder], saving.interval(frames), display, standing.frames
@@ -142,17 +143,13 @@ def pace_from(standing: Standing, pace: Pace) -> Pace:
 
 
 def begin(
-    hosted: HostedRun,
-    account: Account,
-    standing: Standing,
-    individual: Individual,
-    evaluators: int,
+    hosted: HostedRun, account: Account, standing: Standing, individual: Individual
 ) -> None:
     """From the start, or from a checkpoint."""
     if standing.manifest is None:
         hosted.start(individual)
     else:
-        go_on(hosted, standing.state, standing.manifest.host, evaluators)
+        go_on(hosted, standing.state, standing.manifest.host)
         account.go_on(standing.manifest.host["account"])
 
 

@@ -14,6 +14,7 @@ import optax
 import pytest
 
 import sidequest.runs
+from sidequest.checks import check
 from sidequest.config import (
     PAPER,
     PRESETS,
@@ -21,7 +22,6 @@ from sidequest.config import (
     Config,
     ConfigError,
     change,
-    check,
     flatten,
     from_dict,
 )

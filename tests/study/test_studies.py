@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sidequest.config import ConfigError, check
+from sidequest.checks import check
+from sidequest.config import ConfigError
 from sidequest.environments import registry
 from sidequest.runs.assembly import assemble
 from sidequest.study.grids import Grid, Job, Study, jobs_of, narrow
