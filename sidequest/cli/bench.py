@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from sidequest.cli import Refusal
+
 
 def bench(
     what: tyro.conf.Positional[Literal["switching", "agent", "atari"]],
@@ -31,6 +33,10 @@ def bench(
 
     if game is not None:
         registry.check(game)
+    if members is not None and min(members, default=0) < 1:
+        raise Refusal(f"members is {members}; it is numbers of 1 or more")
+    if what == "atari" and game is not None and ":" in game:
+        raise Refusal(f"{game} has no emulator; measure it with `sidequest bench agent`")
     figures = measure(what, game, shape, members, emulators)
     if json:
         import json as writer

@@ -109,6 +109,19 @@ def test_the_same_run_twice_is_refused(options, fault, capsys):
     assert fault in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "options, fault",
+    [
+        (["agent", "--members", "0"], "members is (0,); it is numbers of 1 or more"),
+        (["agent", "--game", "frostbite"], "frostbite is not compiled"),
+        (["atari", "--game", "minatar:breakout"], "minatar:breakout has no emulator"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(options, fault, capsys):
+    assert run("bench", *options) == 2
+    assert fault in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("broken", ["{", "[]", ""])
 @pytest.mark.parametrize("command", ["evaluate", "watch", "figures"])
 def test_a_run_file_that_cannot_be_read_is_told(command, broken, tmp_path, capsys):
