@@ -31,6 +31,9 @@ class NetworkConfig:
     """Each of the value and advantage branches of a duelling head."""
     recurrent: bool = True
     """False leaves the LSTM out: an ablation for tasks that need memory."""
+    standardised: bool = True
+    """Whether features enter the LSTM with mean 0 and variance 1. Ours; without it the
+    first updates on Ms. Pac-Man shut the LSTM for good (docs/results/atari)."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of convolutions and matrix products; parameters and targets stay float32. Ours;
     auto is bfloat16 on an accelerator and float32 on a CPU."""
@@ -158,6 +161,7 @@ SMALL = Config(
         core_units=64,
         post_units=64,
         head_units=64,
+        standardised=False,
         dtype="float32",
         scan_unroll=1,
     ),
@@ -239,4 +243,6 @@ def from_dict(settings: dict[str, Any]) -> Config:
         for component, entries in settings.items()
         for name, value in entries.items()
     }
+    # Records of before there was such a setting.
+    flat.setdefault("network.standardised", False)
     return change(Config(), **flat)

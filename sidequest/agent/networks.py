@@ -1,6 +1,6 @@
 """The recurrent Q-network: torso, LSTM, duelling heads (appendix A.2).
 
-    observation ─▶ torso ─▶ linear ─┐
+    observation ─▶ torso ─▶ linear ─┐  (standardised)
     previous action, one-hot ───────┼─▶ LSTM ─▶ linear ─▶ heads: Q [H, A]
     previous reward, log ───────────┘
 
@@ -29,6 +29,7 @@ from sidequest.agent.torsos import (
     cast,
     encode,
     encoded_shape,
+    standardise,
 )
 from sidequest.types import Key
 
@@ -132,6 +133,7 @@ class RecurrentQNetwork(eqx.Module):
     compute_dtype: jnp.dtype = eqx.field(static=True)
     scan_unroll: int = eqx.field(static=True)
     recurrent: bool = eqx.field(static=True)
+    standardised: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -148,6 +150,7 @@ class RecurrentQNetwork(eqx.Module):
         compute_dtype: str = "float32",
         scan_unroll: int = 1,
         recurrent: bool = True,
+        standardised: bool = False,
     ):
         """The sizes are the paper's by default.
 
@@ -160,6 +163,10 @@ class RecurrentQNetwork(eqx.Module):
             scan_unroll: Steps of the LSTM in one iteration of its loop.
             recurrent: If not, the LSTM starts every step from 0: the same network
                 without a memory.
+            standardised: Whether what the torso says is brought to mean 0 and variance 1
+                before it enters the LSTM. Values start at 0 and must grow to the size of
+                returns; all layers grow with them, and the torso, whose sums are the
+                longest, so far that every gate of the LSTM is open or shut for good.
         """
         torso_key, core_key, post_key, heads_key = jax.random.split(key, 4)
         self.torso = Torso(torso_key, encoded_shape(spec), convolutions, torso_units)
@@ -175,6 +182,7 @@ class RecurrentQNetwork(eqx.Module):
         self.compute_dtype = jnp.dtype(compute_dtype)
         self.scan_unroll = scan_unroll
         self.recurrent = recurrent
+        self.standardised = standardised
 
     def initial_state(self) -> CoreState:
         """The state before the first step of a stream."""
@@ -215,6 +223,8 @@ class RecurrentQNetwork(eqx.Module):
         """All that comes before the recurrent part of the LSTM."""
         torso, core = cast((self.torso, self.core), self.compute_dtype)
         features = torso(encode(self.spec, inputs.observation, self.compute_dtype))
+        if self.standardised:
+            features = standardise(features)
         action = jax.nn.one_hot(inputs.previous_action, self.num_actions)
         # Rewards are not clipped; the logarithm keeps scores of any size usable. One that
         # is not finite would stay in the core to the end of its episode.

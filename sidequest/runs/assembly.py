@@ -150,6 +150,7 @@ def make_network(
         compute_dtype=dtype_of(config),
         scan_unroll=network.scan_unroll,
         recurrent=network.recurrent,
+        standardised=network.standardised,
     )
 
 

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 from sidequest.agent.networks import CoreState, Inputs, RecurrentQNetwork
-from sidequest.agent.torsos import ConvolutionShape, ObservationSpec, count_parameters
+from sidequest.agent.torsos import (
+    ConvolutionShape,
+    ObservationSpec,
+    count_parameters,
+    standardise,
+)
 
 GRID = ObservationSpec((7, 7, 2), categories=(5, 3))
 PLANES = ObservationSpec((10, 10, 4))
@@ -178,6 +183,32 @@ def test_without_recurrence_nothing_is_remembered():
     for t in range(STEPS):
         assert_close(q[t], forgetful.step(at(inputs, t), make_state(t))[0])
     assert count_parameters(forgetful) == count_parameters(make_network())
+
+
+@pytest.mark.parametrize("standardised", [False, True])
+def test_standardised_features_can_grow_without_an_effect(standardised):
+    network, inputs = make_network(standardised=standardised), at(make_inputs(), 1)
+    last = network.torso.layers[-1]
+    grown = eqx.tree_at(
+        lambda network: (network.torso.layers[-1].weight, network.torso.layers[-1].bias),
+        network,
+        (1000 * last.weight, 1000 * last.bias),
+    )
+    q, _ = network.step(inputs, make_state())
+    q_grown, _ = grown.step(inputs, make_state())
+    assert np.allclose(q, q_grown, atol=1e-3) == standardised
+    assert count_parameters(network) == count_parameters(make_network())
+
+
+def test_standardised_features_by_numpy():
+    x = np.random.default_rng(0).gamma(2.0, size=50).astype(np.float32)
+    expected = (x - x.mean()) / np.sqrt(x.var() + 1e-5)
+    np.testing.assert_allclose(standardise(jnp.asarray(x)), expected, rtol=1e-5, atol=1e-6)
+    # Features that are all 0, as before the first frame of some games, stay 0.
+    assert not np.any(standardise(jnp.zeros(8)))
+    low = standardise(jnp.asarray(1000 * x, jnp.bfloat16))
+    assert low.dtype == jnp.bfloat16
+    np.testing.assert_allclose(low.astype(np.float32), expected, atol=0.02)
 
 
 def test_heads_start_differently():

@@ -69,9 +69,10 @@ TABLE = {
     "switching.rate_arms": (0.1, 0.01, 0.001, 0.0001),
 }
 # What the paper gives no number for, or what is of no consequence to results.
-OURS = """network.recurrent network.dtype network.scan_unroll replay.warm_up
-learning.timeout_is_terminal switching.rule switching.promise_horizon switching.bandit
-switching.window evaluation.interval evaluation.episodes evaluation.traces""".split()
+OURS = """network.recurrent network.standardised network.dtype network.scan_unroll
+replay.warm_up learning.timeout_is_terminal switching.rule switching.promise_horizon
+switching.bandit switching.window evaluation.interval evaluation.episodes
+evaluation.traces""".split()
 
 FRAMES = EnvironmentSpec("frames", (40, 40, 3), np.dtype(np.uint8), 4, maximum=255.0)
 

@@ -25,6 +25,7 @@ class Rememberer(RecurrentQNetwork):
     def __init__(self, sign):
         self.torso = self.core = self.post = self.heads = self.spec = None
         self.num_actions = self.compute_dtype = self.scan_unroll = self.recurrent = None
+        self.standardised = False
         self.sign = jnp.float32(sign)
 
     def initial_state(self):
