@@ -10,7 +10,7 @@ Rewards of step t arrive with step t + 1, so T steps have T - 1 errors.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -81,12 +81,15 @@ class Skipped(NamedTuple):
         )
 
 
+Update: TypeAlias = Callable[
+    [LearnerState, Step, CoreState, Float[Array, "N"]],
+    tuple[LearnerState, Float[Array, "N"], Metrics],
+]
+
+
 class Learner(NamedTuple):
     init: Callable[[Key], LearnerState]
-    update: Callable[
-        [LearnerState, Step, CoreState, Float[Array, "N"]],
-        tuple[LearnerState, Float[Array, "N"], Metrics],
-    ]
+    update: Update
     """(state, steps [N, P + T], core [N], weights) -> (state, priorities, metrics)."""
     witness: Callable[[LearnerState, Step, Float[Array, "L B H"]], LearnerState]
     """Takes in what actors report: a block of steps and the values they saw."""
@@ -120,6 +123,32 @@ def make_learner(
             skipped=Skipped(zero, zero, zero),
         )
 
+    def witness(
+        state: LearnerState, steps: Step, values: Float[Array, "L B H"]
+    ) -> LearnerState:
+        block = block_statistics(steps, values, rules)
+        scales = merge_scales(state.scales, block, rules.heads, source="extrinsic")
+        return state._replace(scales=scales)
+
+    def greedy(state: LearnerState) -> tuple[RecurrentQNetwork, Float[Array, "H"]]:
+        return state.network, scaling.used_scale(state.scales, state.scales)
+
+    def no_metrics() -> Metrics:
+        nothing, row = jnp.float32(jnp.nan), jnp.full(len(rules.heads), jnp.nan)
+        return Metrics(nothing, row, row, row, *[nothing] * 5)
+
+    update = make_update(optimiser, rules, target_interval, novelty)
+    return Learner(init, update, witness, greedy, no_metrics)
+
+
+def make_update(
+    optimiser: optax.GradientTransformation,
+    rules: Rules,
+    target_interval: int,
+    novelty: Novelty | None,
+) -> Update:
+    """One step down the gradient of the weighted losses."""
+
     def update(
         state: LearnerState, steps: Step, core: CoreState, weights: Float[Array, "N"]
     ) -> tuple[LearnerState, Float[Array, "N"], Metrics]:
@@ -150,38 +179,11 @@ def make_learner(
         finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.all(jnp.isfinite(surprise))
         skipped = state.skipped.count(finite)
         state = _choose(finite, learned, state)._replace(skipped=skipped)
-        sizes = jnp.mean(jnp.abs(losses.scaled), axis=2)
-        priorities = jax.vmap(lambda row: sequence_priority(row, rules.priority_mix))(sizes)
-        # A sequence that spoilt its update would spoil the next one it is drawn for.
-        priorities = jnp.where(jnp.isfinite(losses.each), priorities, 0.0)
-        metrics = Metrics(
-            loss=loss,
-            td_error=jnp.mean(jnp.abs(losses.errors.td), axis=(0, 1)),
-            scale=losses.scale,
-            value=jnp.mean(losses.errors.q_taken, axis=(0, 1)),
-            gradient_norm=norm,
-            priority=jnp.mean(priorities),
-            intrinsic_reward=jnp.mean(surprise),
-            skipped=skipped.total.astype(jnp.float32),
-            skipped_in_a_row=skipped.most_in_a_row.astype(jnp.float32),
-        )
+        priorities = new_priorities(losses, rules)
+        metrics = metrics_of(loss, losses, norm, priorities, surprise, skipped)
         return state, priorities, metrics
 
-    def witness(
-        state: LearnerState, steps: Step, values: Float[Array, "L B H"]
-    ) -> LearnerState:
-        block = block_statistics(steps, values, rules)
-        scales = merge_scales(state.scales, block, rules.heads, source="extrinsic")
-        return state._replace(scales=scales)
-
-    def greedy(state: LearnerState) -> tuple[RecurrentQNetwork, Float[Array, "H"]]:
-        return state.network, scaling.used_scale(state.scales, state.scales)
-
-    def no_metrics() -> Metrics:
-        nothing, row = jnp.float32(jnp.nan), jnp.full(len(rules.heads), jnp.nan)
-        return Metrics(nothing, row, row, row, *[nothing] * 5)
-
-    return Learner(init, update, witness, greedy, no_metrics)
+    return update
 
 
 class Losses(NamedTuple):
@@ -214,6 +216,36 @@ def sequence_losses(
     scaled = errors.td / sigma.reshape(1, 1, -1)
     losses = 0.5 * jnp.sum(jnp.square(scaled), axis=(1, 2))
     return Losses(losses, errors, scaled, sigma, batch)
+
+
+def new_priorities(losses: Losses, rules: Rules) -> Float[Array, "N"]:
+    """Of the items of a batch, by their errors in units of the return scales."""
+    sizes = jnp.mean(jnp.abs(losses.scaled), axis=2)
+    priorities = jax.vmap(lambda row: sequence_priority(row, rules.priority_mix))(sizes)
+    # A sequence that spoilt its update would spoil the next one it is drawn for.
+    return jnp.where(jnp.isfinite(losses.each), priorities, 0.0)
+
+
+def metrics_of(
+    loss: Float[Array, ""],
+    losses: Losses,
+    gradient_norm: Float[Array, ""],
+    priorities: Float[Array, "N"],
+    surprise: Float[Array, "N T"],
+    skipped: Skipped,
+) -> Metrics:
+    """Of one update; `surprise` is the intrinsic reward."""
+    return Metrics(
+        loss=loss,
+        td_error=jnp.mean(jnp.abs(losses.errors.td), axis=(0, 1)),
+        scale=losses.scale,
+        value=jnp.mean(losses.errors.q_taken, axis=(0, 1)),
+        gradient_norm=gradient_norm,
+        priority=jnp.mean(priorities),
+        intrinsic_reward=jnp.mean(surprise),
+        skipped=skipped.total.astype(jnp.float32),
+        skipped_in_a_row=skipped.most_in_a_row.astype(jnp.float32),
+    )
 
 
 def head_rewards(

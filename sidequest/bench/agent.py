@@ -14,7 +14,6 @@ import jax.numpy as jnp
 
 from sidequest.agent.actor import Actor, make_actor
 from sidequest.agent.learner import Learner
-from sidequest.agent.modes import modes_of
 from sidequest.agent.torsos import count_parameters
 from sidequest.bench import best_seconds, machine
 from sidequest.config import SMALL, Config, ConfigError, change
@@ -22,9 +21,10 @@ from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment
 from sidequest.replay.replay import TRAINED_BLOCKS
 from sidequest.runs import ondevice
-from sidequest.runs.assembly import Parts, arms_of, assemble, make_switching
+from sidequest.runs.assembly import Parts, assemble, make_switching
 from sidequest.runs.members import devices_for, on_all, rows_of
-from sidequest.switching.metacontroller import menu_of
+from sidequest.runs.pace import pace_of
+from sidequest.runs.state import Individual, individual_of
 from sidequest.switching.variants import parse
 
 VARIANT = "XU-intra(10,informed,p*,X)"
@@ -104,17 +104,9 @@ def parameters(learner: Learner) -> int:
     return count_parameters(jax.jit(learner.init)(jax.random.key(0)).network)
 
 
-def population(config: Config, parts: Parts, members: int) -> ondevice.Individual:
+def population(config: Config, parts: Parts, members: int) -> Individual:
     variant = parse(VARIANT)
-    heads = tuple(head.name for head in parts.rules.heads)
-    each = [
-        ondevice.Individual(
-            jax.random.key(seed),
-            menu_of(variant, arms_of(config.switching)),
-            modes_of(variant, heads),
-        )
-        for seed in range(members)
-    ]
+    each = [individual_of(variant, seed, parts, config) for seed in range(members)]
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
 
 
@@ -127,7 +119,7 @@ def whole_loop(
     repeats: int,
 ) -> dict[str, float]:
     """Steps a second of a population, learning at its replay ratio."""
-    pace = ondevice.pace_of(config)
+    pace = pace_of(config)
     loop = ondevice.make_loop(parts, environment, pace)
     begin = time.perf_counter()
     mesh = devices_for(members)
@@ -177,7 +169,7 @@ def split(
     config: Config, environment: CompiledEnvironment, parts: Parts
 ) -> dict[str, float]:
     """Seconds of each stage of one member's round."""
-    pace = ondevice.pace_of(config)
+    pace = pace_of(config)
     loop = ondevice.make_loop(parts, environment, pace)
     individual = jax.tree.map(lambda leaf: leaf[0], population(config, parts, 1))
     member, _ = jax.jit(loop.rounds, static_argnums=2)(

@@ -23,7 +23,8 @@ from sidequest.replay.tiles import tile_report, tile_store
 from sidequest.runs.assembly import arms_of, assemble
 from sidequest.runs.emulators import build_politely, choose_groups, choose_threads
 from sidequest.runs.hosted import HostedRun
-from sidequest.runs.ondevice import Individual, pace_of
+from sidequest.runs.pace import pace_of
+from sidequest.runs.state import Individual
 from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes, menu_of
 from sidequest.switching.variants import parse
 
@@ -141,7 +142,7 @@ def phases(run: HostedRun, who: Individual, clock: Clock) -> dict[str, Any]:
     length = run.parts.block_length
     rng = np.random.default_rng(0)
     run.start(who)
-    compile_feeding(run)
+    compile_rare(run)
     acting = clock.rate("acting", lambda: step_acting(run), 1)
     run.start(who)
     pace, run.pace = run.pace, run.pace._replace(warm_up=NEVER)
@@ -170,14 +171,16 @@ def step_alone(rng: np.random.Generator, groups: Sequence[HostedEnvironment]) ->
         group.send(actions)
 
 
-def compile_feeding(run: HostedRun) -> None:
-    """Else it would be compiled when the first episode ends, in the middle of a phase."""
+def compile_rare(run: HostedRun) -> None:
+    """What is first needed when an episode ends, or after ten blocks, when actors pull
+    parameters: else it would be compiled in the middle of a phase."""
     _, records = jax.device_get(run.state.block.contents())
     columns = records.choices, records.summary.episode_return, records.summary.length
     nothing = Episodes(
         *(np.zeros((TOLD_AT_ONCE, *leaf.shape[2:]), leaf.dtype) for leaf in columns)
     )
     member = run.state.member
+    jax.block_until_ready(run.programs.newest(member.learner, member.meta))
     meta = run.programs.feed(member.meta, nothing, np.zeros(TOLD_AT_ONCE, bool))
     run.state = run.state._replace(member=member._replace(meta=meta))
 

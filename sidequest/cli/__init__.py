@@ -8,6 +8,7 @@ with the other codes of `sidequest.runs.faults`.
 
 import contextlib
 import errno
+import inspect
 import os
 import signal
 import sys
@@ -53,9 +54,15 @@ def main(arguments: list[str] | None = None) -> None:
         near = get_close_matches(name, COMMANDS, 1)
         hint = f" Did you mean {near[0]}?" if near else ""
         fail(f"no command {name!r}.{hint} There are: {', '.join(COMMANDS)}")
+    from sidequest.cli.options import MARKERS, flowing
+
     command = getattr(import_module(f"sidequest.cli.{name}"), name)
+    bare = inspect.unwrap(command)  # a type checker may have wrapped it
+    bare.__doc__ = flowing(bare.__doc__ or "")
     try:
-        code = tyro.cli(command, args=arguments[1:], prog=f"sidequest {name}")
+        code = tyro.cli(
+            command, args=arguments[1:], prog=f"sidequest {name}", config=MARKERS
+        )
     except BrokenPipeError:
         code = 0  # whoever read the output, such as `head`, has enough
     except RunFault as fault:
@@ -95,7 +102,8 @@ CANNOT_WRITE = {
 
 
 def leave_at_once(*_) -> NoReturn:
-    os.write(2, b"\ninterrupted\n")
+    shown = b"\x1b[?25h" if os.isatty(2) else b""  # the cursor, if a panel has hidden it
+    os.write(2, shown + b"\ninterrupted\n")
     os._exit(128 + signal.SIGINT)
 
 

@@ -3,19 +3,27 @@
 import sys
 from typing import Annotated, Any, Literal
 
-import tyro
+from tyro.conf import Positional
 
 from sidequest.cli import Refusal
+from sidequest.cli.options import Flag, option, refuse_unused
+
+SHAPE, EMULATORS = "small", 768
+TAKES = {
+    "switching": (),
+    "agent": ("game", "shape", "members"),
+    "atari": ("game", "emulators"),
+}
 
 
 def bench(
-    what: tyro.conf.Positional[Literal["switching", "agent", "atari"]],
+    what: Annotated[Positional[Literal["switching", "agent", "atari"]], option()],
     /,
-    game: str | None = None,
-    shape: Literal["small", "rival"] = "small",
-    members: tuple[int, ...] | None = None,
-    emulators: int = 768,
-    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    game: Annotated[str | None, option("GAME")] = None,
+    shape: Annotated[Literal["small", "rival"] | None, option(None, SHAPE)] = None,
+    members: Annotated[tuple[int, ...], option("NUMBER …")] = (),
+    emulators: Annotated[int | None, option("NUMBER", EMULATORS)] = None,
+    json: Flag = False,
 ) -> None:
     """Measures speed on this machine.
 
@@ -31,13 +39,18 @@ def bench(
     """
     from sidequest.environments import registry
 
+    given = {"game": game, "shape": shape, "members": members, "emulators": emulators}
+    unused = {name: value for name, value in given.items() if name not in TAKES[what]}
+    refuse_unused(unused, f"`sidequest bench {what}` takes no such option")
     if game is not None:
         registry.check(game)
-    if members is not None and min(members, default=0) < 1:
+    if min(members, default=1) < 1:
         raise Refusal(f"members is {members}; it is numbers of 1 or more")
+    if emulators is not None and emulators < 1:
+        raise Refusal(f"emulators is {emulators}; it is 1 or more")
     if what == "atari" and game is not None and ":" in game:
         raise Refusal(f"{game} has no emulator; measure it with `sidequest bench agent`")
-    figures = measure(what, game, shape, members, emulators)
+    figures = measure(what, game, shape or SHAPE, members, emulators or EMULATORS)
     if json:
         import json as writer
 
@@ -50,7 +63,7 @@ def measure(
     what: str,
     game: str | None,
     shape: str,
-    members: tuple[int, ...] | None,
+    members: tuple[int, ...],
     emulators: int,
 ) -> dict[str, Any]:
     if what == "switching":

@@ -3,15 +3,17 @@
 from pathlib import Path
 from typing import Annotated
 
-import tyro
+from tyro.conf import Positional
+
+from sidequest.cli.options import Flag, option
 
 
 def evaluate(
-    run: tyro.conf.Positional[Path],
+    run: Annotated[Positional[Path], option("RUN")],
     /,
-    episodes: int = 30,
-    seed: int = 0,
-    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    episodes: Annotated[int, option("NUMBER")] = 30,
+    seed: Annotated[int, option("NUMBER")] = 0,
+    json: Flag = False,
 ) -> None:
     """Plays greedy episodes with a run's parameters and prints what they scored.
 

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg, configure
+from tyro.conf import Positional
 
 from sidequest.cli import Refusal
+from sidequest.cli.options import Flag, option, refuse_unused
 from sidequest.switching.descriptions import (
     HEADS,
     MODES,
@@ -30,45 +31,49 @@ if TYPE_CHECKING:
 
     from sidequest.types import Trace
 
-ALLOWED = {"steps": (1, 100_000), "episode": (1, 10_000), "seed": (0, 2**31 - 1)}
 WIDEST = 92  # letters of a line of prose, however wide the terminal
+ALLOWED = {"steps": (1, 100_000), "episode": (1, 10_000), "seed": (0, 2**31 - 1)}
+STEPS, EPISODE, SEED = 400, 200, 0
 WARM_UP = 10  # episodes before the example: a share of an episode needs their lengths
 EXPLOIT_LETTER, EXPLORE_LETTER = "·", "X"
 EXPLOIT_STYLE, EXPLORE_STYLE = "white on #2c5f94", "bold white on #b0106f"
 
 
-@configure(FlagCreatePairsOff)
 def explain(
-    variant: Annotated[Positional[str | None], arg(metavar="VARIANT")] = None,
-    *,
-    all: bool = False,
-    json: bool = False,
-    plot: Annotated[Path | None, arg(metavar="FILE")] = None,
-    no_strip: bool = False,
-    steps: int = 400,
-    episode: int = 200,
-    seed: int = 0,
+    variant: Annotated[Positional[str | None], option("[VARIANT]")] = None,
+    /,
+    all: Flag = False,
+    json: Flag = False,
+    plot: Annotated[Path | None, option("FILE")] = None,
+    no_strip: Flag = False,
+    steps: Annotated[int | None, option("NUMBER", STEPS)] = None,
+    episode: Annotated[int | None, option("NUMBER", EPISODE)] = None,
+    seed: Annotated[int | None, option("NUMBER", SEED)] = None,
 ) -> None:
     """Says in plain English what a variant does, what it needs, and shows an example.
 
-    The example is played by the real controllers in a made-up game, in which the agent
-    is unsure for a few patches of each episode.
+    The example is played by the real controllers in a made-up game.
 
     Args:
-      variant: a name of the paper's grammar, in quotes: 'XU-intra(10,informed,p*,X)'.
-      all: lists the variants of the paper instead, one line each.
-      json: prints the structure for programs, and nothing else.
-      plot: draws the example in detail to this file, .png or .svg.
-      no_strip: leaves out the example in the terminal, which has one letter a step.
-      steps: steps of the example, 1 to 100000.
-      episode: steps of each of its episodes, 1 to 10000.
-      seed: of all random choices of the example, 0 to 2147483647.
+        variant: A name of the paper's grammar in quotes, such as
+            "XU-intra(10,informed,p*,X)".
+        all: List the variants of the paper instead, one line each.
+        json: Print the structure for programs, and nothing else.
+        plot: Draw the example in detail to this file, .png or .svg.
+        no_strip: Leave out the example in the terminal, which has one letter a step.
+        steps: Steps of the example, 1 to 100000.
+        episode: Steps of each of its episodes, 1 to 10000.
+        seed: Of all random choices of the example, 0 or more.
     """
     if all == (variant is not None):
         raise Refusal(f"explain takes one variant, such as '{EXAMPLE}', or --all")
-    for name, number in (("steps", steps), ("episode", episode), ("seed", seed)):
+    shown = not (all or no_strip or json)
+    example = {"steps": steps, "episode": episode, "seed": seed}
+    if not shown and plot is None:
+        refuse_unused(example, "no example is shown")
+    for name, number in example.items():
         low, high = ALLOWED[name]
-        if not low <= number <= high:
+        if number is not None and not low <= number <= high:
             raise Refusal(f"--{name} is {number}; allowed is {low} to {high}")
     if plot is not None and (variant is None or plot.suffix not in (".png", ".svg")):
         raise Refusal(f"--plot is {plot}; it takes one variant and a .png or .svg file")
@@ -80,9 +85,8 @@ def explain(
         print(jsons.dumps(chosen.as_dict(), ensure_ascii=False))
     else:
         print(prose(chosen))
-    shown = not (no_strip or json)
     if shown or plot is not None:
-        trace = play_example(chosen, steps, episode, seed)
+        trace = play_example(chosen, steps or STEPS, episode or EPISODE, seed or SEED)
         if shown:
             _show(chosen, trace)
         if plot is not None:

@@ -7,38 +7,42 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from sidequest.cli import Refusal
+from sidequest.cli.options import option, refuse_unused
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sidequest.figures.illustrations import Row
+    from sidequest.figures.reading import Records
     from sidequest.figures.scenes import Scene, Stage
 
 ILLUSTRATIONS = "illustrations"
 
 
 def figures(
-    what: Annotated[Positional[str], arg(metavar="WHAT")],
-    *,
-    out: Annotated[Path | None, arg(metavar="DIR")] = None,
-    only: Annotated[tuple[str, ...], arg(metavar="NAME")] = (),
+    what: Annotated[Positional[str], option("WHAT")],
+    /,
+    out: Annotated[Path | None, option("FOLDER")] = None,
+    only: Annotated[tuple[str, ...], option("NAME …")] = (),
 ) -> None:
     """Draws figures as PNG and SVG, and prints the path of each file.
 
-    With all figures of a study comes its report, report.html; its path is the last line.
+    All figures of a study come with its report; its path is then the last line.
 
     Args:
-      what: a study's folder, or any folder with runs below it, finished or not: all figures
-        of the paper that the runs allow, and more. Or `illustrations`: the paper's
-        figures 1 and 2, with 2's appendix version, and a picture in brief, all drawn by
-        running the real controllers on a made-up stream.
-      out: the folder to write to; made if it is not there. Else WHAT/figures, or figures
-        for the illustrations.
-      only: names of figures to draw, such as aggregate or explore-space; else all.
+        what: A study's folder, or any folder with runs below it, finished or not: all
+            figures of the paper that the runs allow, and more. Or `illustrations`: the
+            paper's figures 1 and 2, with 2's appendix version, and a picture in brief, all
+            drawn by running the real controllers on a made-up stream.
+        out: The folder to write to; made if it is not there. By default WHAT/figures, or
+            figures for the illustrations.
+        only: Names of figures to draw, such as aggregate or explore-space; by default all.
     """
+    if what == ILLUSTRATIONS:
+        refuse_unused({"only": only}, "it names figures of runs")
     from sidequest.figures.look import SUFFIXES, save
 
     drawn = illustrations() if what == ILLUSTRATIONS else study_figures(Path(what), only)
@@ -59,7 +63,6 @@ def figures(
 def study_figures(folder: Path, only: tuple[str, ...]) -> Iterator[tuple[str, Figure]]:
     """The gallery for the runs below a folder; says on stderr what cannot be drawn yet."""
     from sidequest.figures.gallery import GALLERY
-    from sidequest.figures.reading import read_records
 
     names = [entry.name for entry in GALLERY]
     wrong = [name for name in only if name not in names]
@@ -69,7 +72,7 @@ def study_figures(folder: Path, only: tuple[str, ...]) -> Iterator[tuple[str, Fi
         raise Refusal(
             f"cannot draw {str(folder)!r}: name a folder of runs, or {ILLUSTRATIONS}"
         )
-    records = read_records(folder)
+    records = read_and_warn(folder)
     if not records.runs:
         raise Refusal(f"there is no run below {folder}")
     for entry in GALLERY:
@@ -80,6 +83,23 @@ def study_figures(folder: Path, only: tuple[str, ...]) -> Iterator[tuple[str, Fi
             print(f"{entry.name}: {entry.shows(records)}", file=sys.stderr, flush=True)
         else:
             yield entry.name, figure
+
+
+def read_and_warn(folder: Path) -> Records:
+    """The runs below a folder; says on stderr which of them cannot be read.
+
+    Raises:
+        NoCheckpoint: If none can.
+    """
+    from sidequest.figures.reading import read_records
+    from sidequest.runs.faults import NoCheckpoint
+
+    records = read_records(folder)
+    if records.left_out and not records.runs:
+        raise NoCheckpoint("\n".join(one.reason for one in records.left_out))
+    for one in records.left_out:
+        print(f"left out: {one.reason}", file=sys.stderr, flush=True)
+    return records
 
 
 def illustrations() -> Iterator[tuple[str, Figure]]:

@@ -2,13 +2,15 @@
 
 from typing import Annotated
 
-import tyro
+from tyro.conf import Positional
+
+from sidequest.cli.options import Flag, option
 
 
 def games(
-    suite: tyro.conf.Positional[str | None] = None,
+    suite: Annotated[Positional[str | None], option("[SUITE]")] = None,
     /,
-    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    json: Flag = False,
 ) -> None:
     """Lists all games by name, with the scores of a random player and a human.
 

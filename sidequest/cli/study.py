@@ -6,41 +6,42 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional
 
 from sidequest.cli import Refusal
+from sidequest.cli.options import Flag, option, refuse_unused
 from sidequest.cli.settings import read_count, use_all_cores, use_compilation_cache
 
 if TYPE_CHECKING:
     from sidequest.study.conduct import Tally
     from sidequest.study.grids import Job, Study
 
-Off = FlagCreatePairsOff
 FAILED = 1  # exit code: some runs failed; all others are there
 
 
 def study(
-    name: Annotated[Positional[str], arg(metavar="NAME")] = "quick",
+    name: Annotated[Positional[str], option("[NAME]")] = "quick",
     /,
-    out: Annotated[Path | None, arg(metavar="DIR")] = None,
-    games: tuple[str, ...] = (),
-    variants: tuple[str, ...] = (),
-    seeds: int | None = None,
-    frames: str | None = None,
-    workers: int | None = None,
-    cluster: Annotated[str | None, arg(metavar="ADDRESS")] = None,
-    dry_run: Annotated[bool, Off] = False,
-    list: Annotated[bool, Off] = False,
-    quiet: Annotated[bool, Off] = False,
+    out: Annotated[Path | None, option("FOLDER", "studies/NAME")] = None,
+    games: Annotated[tuple[str, ...], option("GAME …")] = (),
+    variants: Annotated[tuple[str, ...], option("VARIANT …")] = (),
+    seeds: Annotated[int | None, option("NUMBER")] = None,
+    frames: Annotated[str | None, option("FRAMES")] = None,
+    workers: Annotated[int | None, option("NUMBER")] = None,
+    cluster: Annotated[str | None, option("ADDRESS")] = None,
+    dry_run: Flag = False,
+    list: Flag = False,
+    quiet: Flag = False,
 ) -> int | None:
     """Runs what is missing of a study, then draws its figures and writes its report.
 
-    Started again it skips what is done and goes on with what was cut off. A run that fails
-    does not stop the others; the exit code is then 1. The last line is the report's path.
+    Started again, it goes on with the rest. The last line is the report's path.
+
+    A run that fails does not stop the others; the exit code is then 1.
 
     Args:
         name: A study by name; --list shows them all.
-        out: The study's folder; by default studies/NAME.
+        out: The study's folder.
         games: Only these games; one that the study does not have gets all its variants.
         variants: Only these variants; one that the study does not have runs on all games.
         seeds: How many seeds of each variant, instead of the study's number.
@@ -51,21 +52,18 @@ def study(
         list: Only list the studies.
         quiet: Lines instead of a moving bar.
     """
-    from sidequest.study.grids import jobs_of, narrow
-    from sidequest.study.studies import UnknownStudy, find
+    from sidequest.study.grids import jobs_of
 
+    grid = {"games": games, "variants": variants, "seeds": seeds, "frames": frames}
+    place = {"workers": workers, "cluster": cluster}
     if list:
+        refuse_unused(grid | place | {"out": out, "dry_run": dry_run}, "--list only lists")
         print_list()
         return None
-    if seeds is not None and not 1 <= seeds <= 10_000:
-        raise Refusal(f"--seeds is {seeds}; it is 1 or more")
-    if workers is not None and (workers < 1 or cluster is not None):
-        raise Refusal("--workers is 1 or more, and not together with --cluster")
-    budget = None if frames is None else read_count(frames, "--frames")
-    try:
-        chosen = narrow(find(name), games, variants, seeds, budget)
-    except UnknownStudy as error:
-        raise Refusal(str(error)) from error
+    if dry_run:
+        refuse_unused({"cluster": cluster}, "--dry-run measures on this machine")
+    chosen = choose(name, games, variants, seeds, frames)
+    check_crew(workers, cluster)
     jobs = jobs_of(chosen)
     folder = out or Path("studies", chosen.name.replace("/", "-"))
     use_compilation_cache()
@@ -79,6 +77,36 @@ def study(
     tally = run(chosen, jobs, folder, workers, cluster, quiet)
     print(finish(folder))
     return conclude(tally, folder)
+
+
+def choose(
+    name: str,
+    games: tuple[str, ...],
+    variants: tuple[str, ...],
+    seeds: int | None,
+    frames: str | None,
+) -> Study:
+    """The study that was named, with what was typed in place of its own."""
+    from sidequest.study.grids import narrow
+    from sidequest.study.studies import UnknownStudy, find
+
+    if seeds is not None and not 1 <= seeds <= 10_000:
+        raise Refusal(f"--seeds is {seeds}; it is 1 or more")
+    budget = None if frames is None else read_count(frames, "--frames")
+    try:
+        return narrow(find(name), games, variants, seeds, budget)
+    except UnknownStudy as error:
+        raise Refusal(str(error)) from error
+
+
+def check_crew(workers: int | None, cluster: str | None) -> None:
+    """Refuses a crew that cannot be, before anything is made."""
+    if workers is not None and (workers < 1 or cluster is not None):
+        raise Refusal("--workers is 1 or more, and not together with --cluster")
+    if cluster is not None:
+        from sidequest.study.cluster import check_address
+
+        check_address(cluster)
 
 
 def run(
@@ -118,12 +146,12 @@ def run(
 
 def finish(folder: Path) -> Path:
     """Draws figures and writes the report; returns its path."""
-    from sidequest.figures.reading import read_records
+    from sidequest.cli.figures import read_and_warn
     from sidequest.figures.report.page import draw_gallery, write_report
 
     pictures = folder / "figures"
     print(f"drawing figures into {pictures} …", file=sys.stderr, flush=True)
-    draw_gallery(read_records(folder), pictures)
+    draw_gallery(read_and_warn(folder), pictures)
     return write_report(folder, pictures)
 
 

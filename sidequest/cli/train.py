@@ -7,10 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-import tyro
+from tyro.conf import Positional, UseAppendAction
 
 from sidequest.cli import USER_FAULTS, Refusal
 from sidequest.cli.launches import Launch, again, fresh_folders, launches_to_resume
+from sidequest.cli.options import Flag, option, options_given, refuse_unused
 from sidequest.cli.settings import (
     read_config,
     read_count,
@@ -23,39 +24,42 @@ from sidequest.switching.variants import parse
 
 Read = TypeVar("Read")
 
+RUNS = Path("runs")
 DEFAULT_FRAMES = {"small": "1M", "paper": "2B"}
-Off = tyro.conf.FlagCreatePairsOff
 
 
 def train(
-    variant: tyro.conf.Positional[tuple[str, ...]] = (),
+    variant: Annotated[Positional[tuple[str, ...]], option("[VARIANT …]")] = (),
     /,
-    game: str = "",
-    seeds: int = 1,
-    seed: int = 0,
-    frames: str | None = None,
-    preset: Literal["small", "paper"] | None = None,
-    set: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
-    emulators: int | None = None,
-    replay_memory: str | None = None,
-    resume: tuple[Path, ...] = (),
-    from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None,
-    fresh: Annotated[bool, Off] = False,
-    checkpoint_every: str | None = None,
-    checkpoint_replay: Literal["yes", "no"] | None = None,
-    out: Path = Path("runs"),
-    quiet: Annotated[bool, Off] = False,
-    tensorboard: Annotated[bool, Off] = False,
+    game: Annotated[str | None, option("GAME")] = None,
+    seeds: Annotated[int | None, option("NUMBER", 1)] = None,
+    seed: Annotated[int | None, option("NUMBER", 0)] = None,
+    frames: Annotated[str | None, option("FRAMES")] = None,
+    preset: Annotated[Literal["small", "paper"] | None, option()] = None,
+    set: Annotated[UseAppendAction[tuple[str, ...]], option("NAME=VALUE")] = (),
+    emulators: Annotated[int | None, option("NUMBER")] = None,
+    replay_memory: Annotated[str | None, option("SIZE")] = None,
+    resume: Annotated[tuple[Path, ...], option("RUN …")] = (),
+    from_: Annotated[Path | None, option("RUN", name="from")] = None,
+    fresh: Flag = False,
+    checkpoint_every: Annotated[str | None, option("FRAMES")] = None,
+    checkpoint_replay: Annotated[Literal["yes", "no"] | None, option(None, "yes")] = None,
+    out: Annotated[Path | None, option("FOLDER", RUNS)] = None,
+    quiet: Flag = False,
+    tensorboard: Flag = False,
 ) -> None:
-    """Trains one agent for each variant and seed; on JAX-native games all side by side.
+    """Trains one agent for each variant and seed.
+
+    On JAX-native games all of them run side by side, on Atari one after the other.
 
     Args:
         variant: One variant or more, such as "XU-intra(10,informed,p*,X)".
         game: A game by name, such as minatar:breakout; `sidequest games` lists them.
-        seeds: How many seeds of each variant, 1 or more.
+        seeds: How many seeds of each variant.
         seed: The first of these seeds.
-        frames: Environment frames of each run, such as 500k or 2M.
-        preset: Settings: small for JAX-native games, paper for Atari.
+        frames: Environment frames of each run, such as 500k or 2M; by default 1M with the
+            preset small, and 2B with paper.
+        preset: Settings: small, the default on JAX-native games, or paper, on Atari.
         set: Changes one setting, as in --set replay.ratio=1.0; may be given again.
         emulators: Atari: how many side by side; the paper has 120.
         replay_memory: Atari: for the frames in replay, such as 40GB; by default what the
@@ -67,18 +71,18 @@ def train(
         checkpoint_every: Frames between two checkpoints, such as 2M; by default a tenth of
             the run, and 100M at most.
         checkpoint_replay: Atari: whether checkpoints hold replay; without it, replay is
-            filled anew before learning goes on. By default yes.
+            filled anew before learning goes on.
         out: Folder that gets a folder for each run.
         quiet: Lines instead of a moving panel.
         tensorboard: Write TensorBoard files too, from the same records.
     """
     given: dict[str, Any] = dict(
-        game=game or None,
-        seeds=None if seeds == 1 else seeds,
-        seed=seed or None,
+        game=game,
+        seeds=seeds,
+        seed=seed,
         frames=frames,
         preset=preset,
-        set=set or None,
+        set=set,
         emulators=emulators,
         replay_memory=replay_memory,
     )
@@ -86,12 +90,18 @@ def train(
     if checkpoint_every is not None:
         every = read_count(checkpoint_every, "--checkpoint-every")
     replay = None if checkpoint_replay is None else checkpoint_replay == "yes"
-    if resume or from_:
-        refuse_more(variant, given, bool(resume), from_ is not None)
-        launches = launches_to_resume(resume) if resume else []
-        launches += [again(from_, out)] if from_ else []
+    if resume:
+        refuse_more(variant, {**given, "from": from_}, "--resume")
+        launches = launches_to_resume(resume)
+        refuse_more((), {"out": out}, "--resume")
+    elif from_:
+        refuse_more(variant, given, "--from")
+        launches = [again(from_, out or RUNS)]
     else:
-        launches = [read_launch(variant, out, **given)]
+        launches = [read_launch(variant, out or RUNS, **given)]
+    for run in (run for one in launches for run in one.runs if not is_atari(run.game)):
+        why = f"checkpoints of {run.game} always hold replay"
+        refuse_unused({"checkpoint_replay": checkpoint_replay}, why)
     if tensorboard and not find_spec("tensorboardX"):
         raise Refusal("--tensorboard needs an extra: pip install 'sidequest[tensorboard]'")
     launches = [one.saving_by(every, replay) for one in launches]
@@ -100,15 +110,16 @@ def train(
     run_all(launches, quiet, tensorboard)
 
 
-def refuse_more(
-    variant: tuple[str, ...], given: dict[str, Any], resume: bool, from_: bool
-) -> None:
+def refuse_more(variant: tuple[str, ...], given: dict[str, Any], why: str) -> None:
     """With a folder to go by, nothing else can be said about a run."""
-    option = "--resume" if resume else "--from"
-    more = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
-    more = [*variant, *more, *(["--from"] if resume and from_ else [])]
+    more = [*variant, *options_given(given)]
     if more:
-        raise Refusal(f"{option} knows the run from its folder; leave out {' '.join(more)}")
+        raise Refusal(f"{why} knows the run from its folder; leave out {' '.join(more)}")
+
+
+def is_atari(game: str) -> bool:
+    """Bare names are Atari's; games of other suites are compiled."""
+    return ":" not in game
 
 
 def read_launch(
@@ -120,7 +131,7 @@ def read_launch(
     seed: int | None,
     frames: str | None,
     preset: str | None,
-    set: tuple[str, ...] | None,
+    set: tuple[str, ...],
     emulators: int | None,
     replay_memory: str | None,
 ) -> Launch:
@@ -145,12 +156,16 @@ def read_launch(
             f"seeds is {seeds} and seed {seed}; 1 to 10000 seeds, from 0 or more on"
         )
     game = game or ""
-    is_atari = ":" not in game
-    preset = preset or ("paper" if is_atari else "small")
-    settings = set or ()
+    if not is_atari(game):
+        only_there = {"emulators": emulators, "replay_memory": replay_memory}
+        attempt(faults, refuse_unused, only_there, f"{game} has no emulators")
+    preset = preset or ("paper" if is_atari(game) else "small")
+    settings = set
     if emulators is not None:
+        if any(setting.startswith("acting.streams=") for setting in set):
+            faults.append("--emulators is the setting acting.streams; give one of them")
         settings = (*settings, f"acting.streams={emulators}")
-    small_frames = is_atari and preset == "small"
+    small_frames = is_atari(game) and preset == "small"
     name = "small-frames" if small_frames else preset
     config = attempt(faults, read_config, name, settings)
     count = attempt(faults, read_count, frames or DEFAULT_FRAMES[preset], "--frames")

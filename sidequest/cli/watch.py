@@ -1,23 +1,25 @@
 """`sidequest watch`: films one episode of a run's agent."""
 
+import errno
+import os
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
-import tyro
+from tyro.conf import Positional
 
 from sidequest.cli import Refusal
-
-Off = tyro.conf.FlagCreatePairsOff
+from sidequest.cli.options import Flag, option
 
 
 def watch(
-    run: tyro.conf.Positional[Path],
+    run: Annotated[Positional[Path], option("RUN")],
     /,
-    out: Path = Path("episode.mp4"),
-    seed: int = 0,
-    greedy: Annotated[bool, Off] = False,
-    max_steps: int = 3_000,
-    fps: int = 15,
+    out: Annotated[Path, option("FILE")] = Path("episode.mp4"),
+    seed: Annotated[int, option("NUMBER")] = 0,
+    greedy: Flag = False,
+    max_steps: Annotated[int, option("NUMBER")] = 3_000,
+    fps: Annotated[int, option("STEPS-PER-SECOND")] = 15,
 ) -> None:
     """Films one episode: the game, beside a strip of modes, trigger signal and reward.
 
@@ -28,7 +30,8 @@ def watch(
         greedy: Exploit only, as the evaluator does; else modes switch as in training.
         max_steps: Where a longer episode is cut, 1 or more; Atari takes 0.1 MB of memory a
             step.
-        fps: Steps shown in a second, 1 to 100; at 15, Atari runs at its own speed.
+        fps: Steps shown in a second, 1 to 100, or to 50 for .gif; at 15, Atari runs at its
+            own speed.
     """
     from sidequest.cli.progress import Meter
     from sidequest.cli.settings import use_compilation_cache
@@ -62,6 +65,7 @@ def watch(
             yield frame
 
     try:
+        out.parent.mkdir(parents=True, exist_ok=True)
         path = save_video(frames(), out, fps)
     except OSError as error:
         raise Refusal(f"cannot write to {out}: {error.strerror}") from error
@@ -72,7 +76,7 @@ def watch(
 
 def check(run: Path, out: Path, seed: int, max_steps: int, fps: int) -> None:
     """Refuses at once what would fail after the episode was played."""
-    from sidequest.figures.films.video import HINT, SUFFIXES
+    from sidequest.figures.films.video import FASTEST_GIF, HINT, SUFFIXES
     from sidequest.runs.records import RUN_FILE
 
     if out.suffix not in SUFFIXES:
@@ -82,17 +86,27 @@ def check(run: Path, out: Path, seed: int, max_steps: int, fps: int) -> None:
             f"seed is {seed}, max_steps {max_steps} and fps {fps}; "
             f"allowed are 0 or more, 1 or more, and 1 to 100"
         )
+    if out.suffix == ".gif" and fps > FASTEST_GIF:
+        raise Refusal(f"fps is {fps}; a .gif shows {FASTEST_GIF} steps a second at most")
     if not (run / RUN_FILE).exists():
         raise Refusal(f"{run} holds no run: there is no {RUN_FILE} in it")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Refusal(f"cannot write to {out}: {error.strerror}") from error
+    check_place(out)
     if out.suffix == ".mp4":
         try:
             import av  # noqa: F401
         except ImportError as error:
             raise Refusal(HINT) from error
+
+
+def check_place(out: Path) -> None:
+    """Tries whether a file can be made there; leaves nothing behind, makes no folder."""
+    try:
+        if out.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        nearest = next(one for one in out.absolute().parents if one.exists())
+        tempfile.TemporaryFile(dir=nearest).close()
+    except OSError as error:
+        raise Refusal(f"cannot write to {out}: {error.strerror}") from error
 
 
 def say(text: str) -> None:

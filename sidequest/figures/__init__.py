@@ -3,6 +3,7 @@
 What everything builds on
 
     look           the colours, and how a figure is made and saved
+    files          files of runs and studies, and what is said of torn ones
     reading        the runs below a folder, and their tables
     selection      which variants a figure compares, read off their names
     statistics     final performance, interquartile means, bootstrap intervals

@@ -1,12 +1,13 @@
 """From a folder of runs to what the figures draw. Nothing here needs JAX.
 
 A folder is a study's, with `study.json` that says what was planned, or any other folder
-with runs below it. Runs may be finished, going, or cut short.
+with runs below it. Runs may be finished, going, or cut short. One whose files cannot be
+read, such as a table that was torn when a disk failed, is left out, and told.
 """
 
 import json
 from collections.abc import Iterable, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,10 +15,9 @@ import numpy as np
 import polars
 from jaxtyping import Float
 
-from sidequest.runs.records import RUN_FILE, TABLES, read_run, read_table
+from sidequest.figures.files import GROWING, check_tables, read_plan, read_whole_table
+from sidequest.runs.records import RUN_FILE, NoCheckpoint, read_run
 from sidequest.switching.variants import Variant, VariantError, parse
-
-STUDY_FILE = "study.json"
 
 
 class Run(NamedTuple):
@@ -38,6 +38,14 @@ class Run(NamedTuple):
     """What run.json says."""
 
 
+class LeftOut(NamedTuple):
+    """A run that cannot be read."""
+
+    folder: Path
+    reason: str
+    """One sentence, with the file."""
+
+
 class Records(NamedTuple):
     """All runs below a folder."""
 
@@ -47,6 +55,7 @@ class Records(NamedTuple):
     runs: tuple[Run, ...]
     missing: tuple[dict, ...]
     """Planned in study.json, but without a folder yet."""
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def read_records(folder: Path) -> Records:
@@ -54,15 +63,26 @@ def read_records(folder: Path) -> Records:
 
     Of two runs of the same kind and seed, such as one started twice into two folders,
     the one that went further counts.
+
+    Raises:
+        NoCheckpoint: If study.json cannot be read.
     """
-    plan = _read_plan(folder)
+    plan = read_plan(folder)
     planned = {folder / item["folder"]: item for item in plan.get("runs", [])}
     found = {path.parent for path in folder.rglob(RUN_FILE)}
     # Set aside by `--fresh`.
     found = {one for one in found if ".old-" not in one.name}
     ordered = [one for one in planned if one in found] + sorted(found - planned.keys())
-    infos = {one: read_run(one) for one in ordered}
-    infos = {one: info for one, info in infos.items() if _is_a_run(info)}
+    infos: dict[Path, dict[str, Any]] = {}
+    left_out = []
+    for one in ordered:
+        try:
+            info = read_run(one)
+            if _is_a_run(info):
+                check_tables(one)
+                infos[one] = info
+        except NoCheckpoint as fault:
+            left_out.append(LeftOut(one, str(fault)))
     derived = _differing_settings(infos)
     runs = [
         _make_run(
@@ -79,12 +99,17 @@ def read_records(folder: Path) -> Records:
         folder=folder,
         runs=_furthest(runs),
         missing=tuple(item for one, item in planned.items() if one not in found),
+        left_out=tuple(left_out),
     )
 
 
 def table(run: Run, name: str) -> polars.DataFrame:
-    """One of a run's tables; an empty frame if it has none. Read once while it is new."""
-    return _cached_table(run.folder, name, _signature(run.folder, name))
+    """One of a run's tables; an empty frame if it has none. Read once while it is new.
+
+    Raises:
+        NoCheckpoint: If its file cannot be read.
+    """
+    return read_whole_table(run.folder, name)
 
 
 def column(run: Run, name: str, *wanted: str) -> tuple[Float[np.ndarray, "N"], ...]:
@@ -162,11 +187,6 @@ def runs_of(runs: Iterable[Run], variant: str, game: str) -> list[Run]:
 _NONE = object()
 
 
-def _read_plan(folder: Path) -> dict[str, Any]:
-    path = folder / STUDY_FILE
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-
-
 def _is_a_run(info: Mapping[str, Any]) -> bool:
     return {"variant", "game", "seed"} <= info.keys()
 
@@ -190,9 +210,9 @@ def _make_run(
 
 
 def _frames_done(run: Run) -> int:
-    """The newest row of the tables that are written at a cadence."""
+    """The newest row of the tables that grow as it goes."""
     newest = 0.0
-    for name in ("learning", "evaluations", "episodes"):
+    for name in GROWING:
         (frames,) = column(run, name, "frames")
         newest = max([newest, *frames[-1:]])
     return int(newest)
@@ -233,20 +253,3 @@ def _furthest(runs: list[Run]) -> tuple[Run, ...]:
         if kind not in best or run.frames_done > best[kind].frames_done:
             best[kind] = run
     return tuple(best.values())
-
-
-def _signature(folder: Path, name: str) -> tuple:
-    """Changes when the table does."""
-    if name not in TABLES:
-        raise ValueError(f"no table {name!r}; there are {TABLES}")
-    for suffix in (".parquet", ".jsonl"):
-        path = folder / f"{name}{suffix}"
-        if path.exists():
-            state = path.stat()
-            return (suffix, state.st_size, state.st_mtime_ns)
-    return ()
-
-
-@lru_cache(maxsize=256)
-def _cached_table(folder: Path, name: str, signature: tuple) -> polars.DataFrame:
-    return read_table(folder, name) if signature else polars.DataFrame()

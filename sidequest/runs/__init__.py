@@ -3,6 +3,9 @@
 spec          what one run is, and what it tells while it goes
 keys          random numbers, a stream for each purpose
 assembly      from settings to the parts of an agent
+pace          how many updates are due after which block
+state         what one run is between two rounds, in both runtimes
+rounds        what both runtimes do in a round, and what it leaves behind
 ondevice      the whole loop compiled; a population of runs by vmap
 members       members of a population on the local devices
 population    members, and the host's side of their loop
@@ -23,11 +26,11 @@ watch         one episode of it, step by step
 checkpoint    what a run needs to go on, on disk; and parameters
 manifest      what a checkpoint says of itself
 shards        arrays on disk, read with suspicion
-saving        when checkpoints are made, behind the loop's back
+saving        when checkpoints are made, behind the loop's back; what is left at the end
 resume        where runs stand, and how they go on
 resume_hosted what that means on emulators
 breakdown     when updates are not finite
-watchdog      when an emulator does not answer
+watchdog      when an emulator dies, or does not answer
 interrupts    SIGTERM and Ctrl-C
 lock          one process at a time writes a folder
 faults        what can end a run before its time, and exit codes

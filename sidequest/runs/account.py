@@ -27,10 +27,14 @@ class Account:
     def __init__(self, run: RunSpec, config: Config, hosted: HostedRun, total: int):
         self.run, self.hosted, self.total = run, hosted, total
         self.arms = arms_of(config.switching)
-        self.heads = tuple(head.name for head in hosted.parts.rules.heads)
         self.frames = 0
         self.evaluated = math.nan
-        self.traces = tables.TraceSampler(total // config.evaluation.traces)
+        self.scribe = tables.Scribe(
+            run.variant,
+            self.arms,
+            tuple(head.name for head in hosted.parts.rules.heads),
+            tables.TraceSampler(total // config.evaluation.traces),
+        )
         self.skips = Skips()
         self._teller = Teller([run], self.arms, total)
         self._held: Int[Array, ""] | None = None  # blocks in replay, on their way here
@@ -44,7 +48,7 @@ class Account:
                 "frames": self.frames,
                 "evaluated": self.evaluated,
                 "seconds": self.seconds,
-                "trace": self.traces.state(),
+                "trace": self.scribe.traces.state(),
             }
         )
 
@@ -52,8 +56,8 @@ class Account:
         """From what was kept; the episode that the trace was in is gone."""
         self.frames, self._earlier = host["frames"], host["seconds"]
         self.evaluated = math.nan if host["evaluated"] is None else host["evaluated"]
-        self.traces.go_on(host["trace"])
-        self.traces.forget()
+        self.scribe.traces.go_on(host["trace"])
+        self.scribe.traces.forget()
 
     @property
     def seconds(self) -> float:
@@ -67,42 +71,21 @@ class Account:
 
     def write(self, recorder: Recorder, record: BlockRecord) -> None:
         """Writes what one block left behind."""
-        parts, variant = self.hosted.parts, self.run.variant
         clock = tables.Clock(
             record.block * self.frames_per_block,
-            parts.streams,
+            self.hosted.parts.streams,
             self.hosted.groups[0].spec.frames_per_step,
         )
         self.frames = (record.block + 1) * self.frames_per_block
         rounds = jax.tree.map(lambda leaf: np.asarray(leaf)[None], record.round)
         self.skips = self.skips.after(rounds.metrics)
-        recorder.write("episodes", tables.episode_rows(rounds, clock, variant, self.arms))
-        recorder.write(
-            "learning",
-            tables.learning_rows(
-                rounds.metrics,
-                self.heads,
-                self.frames,
-                record.updates - self.skips.total,
-            ),
+        updates = record.updates - self.skips.total
+        self.scribe.write(recorder, rounds, clock, updates)
+        played = (
+            (one.began * self.frames_per_block, one.episode_return, one.length)
+            for one in record.evaluations
         )
-        recorder.write(
-            "bandits",
-            tables.bandit_rows(rounds.probabilities[0], variant, self.arms, self.frames),
-        )
-        recorder.write("traces", self.traces.rows(rounds, clock))
-        recorder.write(
-            "evaluations",
-            (
-                {
-                    "frames": self.frames,
-                    "begun": episode.began * self.frames_per_block,
-                    "return": episode.episode_return,
-                    "length": episode.length,
-                }
-                for episode in record.evaluations
-            ),
-        )
+        recorder.write("evaluations", tables.evaluation_rows(self.frames, played))
 
     def progress(self, record: BlockRecord) -> Progress:
         now = time.perf_counter()

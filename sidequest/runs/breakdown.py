@@ -1,19 +1,20 @@
 """When learning has broken down: several updates in a row that were not finite.
 
 The learner leaves such an update out and counts it, so that parameters stay finite; one now
-and then does no harm. Several in a row mean that it will not recover by itself.
+and then does no harm. Several in a row mean that it will not recover by itself. A learner
+that is not finite for all that is never saved.
 """
 
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from sidequest.agent.learner import Metrics
 from sidequest.runs.faults import NotFinite
 from sidequest.runs.records import write_json
-from sidequest.runs.saving import not_finite
 
 TOLERATED = 2
 """Updates in a row that may be left out."""
@@ -86,3 +87,24 @@ def culprits(state: Any, bad: dict[str, int]) -> dict[str, np.ndarray]:
             numbers = np.flatnonzero(guilty)[:fitting]
             shown |= {path: rows[numbers], f"{path}/rows": numbers}
     return shown
+
+
+def refuse_not_finite(folder: Path, learner) -> None:
+    """A learner that is not finite is of no use to anybody: it is never saved."""
+    bad = not_finite(learner)
+    if bad:
+        raise NotFinite(
+            f"{folder} stopped: {', '.join(bad)} are not finite. The last checkpoint is "
+            f"untouched; a smaller learning.learning_rate may help"
+        )
+
+
+def not_finite(tree) -> dict[str, int]:
+    """Paths of the arrays with numbers that are not finite, and how many there are."""
+    found = {}
+    for where, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if jnp.issubdtype(leaf.dtype, np.floating):
+            count = int(np.size(leaf) - np.isfinite(np.asarray(leaf, np.float32)).sum())
+            if count:
+                found[jax.tree_util.keystr(where)] = count
+    return found

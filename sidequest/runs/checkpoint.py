@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import numpy as np
 
+from sidequest.runs.keys import is_key
 from sidequest.runs.manifest import (
     MANIFEST,
     SCHEMA,
@@ -210,10 +211,6 @@ def portable(tree: Tree) -> Tree:
 def revive(like, array):
     """Makes a random key of its integers, where `like` is one."""
     return jax.random.wrap_key_data(array) if is_key(like) else array
-
-
-def is_key(leaf) -> bool:
-    return jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def named_arrays(tree) -> tuple[list[str], list[Any]]:

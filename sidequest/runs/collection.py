@@ -21,6 +21,7 @@ from sidequest.agent.networks import CoreState, RecurrentQNetwork
 from sidequest.agent.sequences import Step
 from sidequest.runs.assembly import Parts
 from sidequest.runs.packing import Packed, pack
+from sidequest.runs.rounds import stored_step
 from sidequest.types import Key, Timestep
 
 
@@ -110,15 +111,7 @@ def visit(
     before = _columns(actors, first, size).unpack()
     act = jax.vmap(parts.actor.act, in_axes=(None, 0, 0, 0))
     actions, after, records = act(policy, keys, timesteps, before)
-    steps = Step(
-        observation=None,
-        previous_action=records.previous_action,
-        reward=timesteps.reward,
-        terminated=timesteps.terminated,
-        truncated=timesteps.truncated,
-        is_first=timesteps.is_first,
-        action=actions,
-    )
+    steps = stored_step(timesteps, actions, records)._replace(observation=None)
     core = jax.tree.map(
         lambda new, old: jnp.where(t == parts.replay.core_offset, new, old),
         before.core,

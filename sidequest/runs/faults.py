@@ -3,6 +3,7 @@
 A fault is told in one line, and none costs what was recorded before it.
 """
 
+import os
 import shlex
 from collections.abc import Iterable
 from enum import IntEnum
@@ -15,7 +16,8 @@ class Exit(IntEnum):
     BAD_INPUT = 2
     """What was asked for cannot be."""
     NO_CHECKPOINT = 66
-    """A run cannot go on: none of its checkpoints can be used."""
+    """A run cannot go on: none of its checkpoints can be used, or what it, or its study,
+    left on the disk cannot be read."""
     NOT_FINITE = 70
     """Learning broke down."""
     MACHINE = 71
@@ -33,7 +35,7 @@ class RunFault(Exception):
 
 
 class NoCheckpoint(RunFault):
-    """None of a run's checkpoints can be used."""
+    """None of a run's checkpoints can be used, or a file that it left cannot be read."""
 
     exit = Exit.NO_CHECKPOINT
 
@@ -78,9 +80,14 @@ def resume_command(folders: Iterable[Path]) -> str:
 
 
 def cannot_write(path: Path, error: OSError) -> CannotWrite:
-    """The fault for an error of the operating system."""
-    reason = error.strerror or str(error)
-    return CannotWrite(
-        f"cannot write {path}: {reason}. Nothing written before is lost; when there is "
-        f"room and permission, go on with: {resume_command([path.parent])}"
+    """The fault for an error of the operating system, about a file in a run's folder."""
+    from sidequest.runs.records import RUN_FILE  # which imports this file
+
+    advice = (
+        f"Nothing written before is lost; when there is room and permission, go on with: "
+        f"{resume_command([path.parent])}"
+        if os.path.exists(path.parent / RUN_FILE)
+        else "No run was begun there: choose another folder with --out, or start again "
+        "when there is room and permission"
     )
+    return CannotWrite(f"cannot write {path}: {error.strerror or error}. {advice}")

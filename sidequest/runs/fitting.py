@@ -17,10 +17,11 @@ from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.runs.assembly import assemble
 from sidequest.runs.members import devices_for, member_of
 from sidequest.runs.memory import frame_bytes, free_on_device, nbytes, tiled
-from sidequest.runs.ondevice import make_loop, pace_of
-from sidequest.runs.population import individuals
+from sidequest.runs.ondevice import make_loop
+from sidequest.runs.pace import pace_of
 from sidequest.runs.resume_hosted import HOST_COPY, like_saved
 from sidequest.runs.spec import RunSpec
+from sidequest.runs.state import individuals
 
 MEMORY, GROUP = Path("/proc/meminfo"), Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")

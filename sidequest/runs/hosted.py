@@ -33,12 +33,13 @@ from sidequest.environments.base import HostedEnvironment
 from sidequest.replay.replay import Sample
 from sidequest.runs.assembly import Parts
 from sidequest.runs.collection import pack_timestep
-from sidequest.runs.members import settle
-from sidequest.runs.ondevice import Individual, Pace, RoundRecord
+from sidequest.runs.pace import Pace
 from sidequest.runs.programs import (
     HostedState,
     make_programs,
 )
+from sidequest.runs.rounds import RoundRecord
+from sidequest.runs.state import Individual, settle
 from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes
 from sidequest.types import Timestep
 
@@ -95,7 +96,7 @@ class HostedRun:
         self.programs = make_programs(parts, len(groups), evaluator_episodes)
         self._no_metrics = settle(parts.learner.no_metrics())
         self.evaluator_episodes = evaluator_episodes
-        self._arrived: tuple[Array, np.ndarray] | None = None
+        self._arrived: tuple[Array, Array] | None = None
         self._unsent: tuple[HostedEnvironment, Array] | None = None
 
     def start(self, individual: Individual) -> None:
@@ -305,6 +306,11 @@ def _fill(rows: np.ndarray) -> np.ndarray:
     return filled
 
 
-def _to_device(timestep: Timestep) -> tuple[Array, np.ndarray]:
-    """Starts to copy the frames; the rest is small enough to go with the call."""
-    return jax.device_put(timestep.observation), pack_timestep(timestep)
+def _to_device(timestep: Timestep) -> tuple[Array, Array]:
+    """Starts to copy all of it, frames and the rest.
+
+    The rest is small, but it must not go with the call that acts on it, right after the
+    frames of the next group were handed over: copies are made in their order. On an H200
+    such a call computed for 0.7 ms and stood still for 1.5.
+    """
+    return jax.device_put((timestep.observation, pack_timestep(timestep)))

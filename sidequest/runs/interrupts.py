@@ -10,9 +10,11 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+PROMISE = "saving after this block; once more leaves at once"
 ONE_SIGNAL = 1.0
 """Seconds in which two signals are one: `timeout` tells a process, and then its group."""
 
@@ -20,9 +22,14 @@ ONE_SIGNAL = 1.0
 class Interrupts:
     """While it is open, signals are noted; `requested` is polled between blocks."""
 
-    def __init__(self):
+    def __init__(self, say: Callable[[str], None] | None = None):
+        """Args:
+        say: Tells people that the first signal was heard, from a thread; a display that
+            redraws its lines would write over what it has not said itself.
+        """
         self.requested: str | None = None
         """The name of the signal that came, if one did."""
+        self._say = say or tell
         self._before: dict[signal.Signals, signal._HANDLER] = {}
 
     def __enter__(self) -> "Interrupts":
@@ -64,10 +71,13 @@ class Interrupts:
                 tell("left at once; the last checkpoint is untouched")
                 os._exit(128 + arrived[0])
             self.requested, asked = signal.Signals(arrived[0]).name, time.monotonic()
-            tell(f"{self.requested}: saving after this block; once more leaves at once")
+            with contextlib.suppress(Exception):  # whatever it is, listening goes on
+                self._say(f"{self.requested}: {PROMISE}")
 
 
 def tell(text: str) -> None:
     """To standard error, from a thread, and without the locks that printing takes."""
+    # A panel has hidden the cursor, and will not show it if the process ends here.
+    cursor = "\x1b[?25h" if os.isatty(2) else ""
     with contextlib.suppress(OSError):
-        os.write(2, f"\n{text}\n".encode())
+        os.write(2, f"{cursor}\n{text}\n".encode())

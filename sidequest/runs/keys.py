@@ -6,6 +6,9 @@
 numbers are folded in below a purpose only. Any other way, two of them would meet one day.
 """
 
+import jax
+import jax.numpy as jnp
+
 BEGIN = 0xBE61
 """Parameters, first states of environments and actors."""
 ROUNDS = 0x4070
@@ -15,3 +18,8 @@ VISITS, DRAWS = 0x5717, 0xD1A3
 EVALUATION = 0xE7A1
 RESETS, STEPS, ACTS = 0x4E5E, 0x57E9, 0xAC75
 """Of an episode that is watched."""
+
+
+def is_key(leaf) -> bool:
+    """Whether an array, or the shape of one, is of random keys."""
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

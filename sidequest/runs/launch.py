@@ -17,11 +17,11 @@ from sidequest.runs.faults import Interrupted, MachineFault, resume_command
 from sidequest.runs.fitting import of_hosted, of_population, refuse_too_large
 from sidequest.runs.interrupts import Interrupts
 from sidequest.runs.lock import hold
-from sidequest.runs.ondevice import pace_of
+from sidequest.runs.pace import pace_of
 from sidequest.runs.records import RUN_FILE, Recorder, read_run
-from sidequest.runs.resume import identity, is_finished
+from sidequest.runs.resume import describe_run, identity, is_finished
 from sidequest.runs.spec import TENTHS, Display, Progress, RunSpec, Saving
-from sidequest.runs.train import describe_run, train
+from sidequest.runs.train import train
 from sidequest.runs.train_hosted import Plan, make_plan, train_hosted
 
 
@@ -52,7 +52,8 @@ def launch(
         plan = make_plan(config, environment.spec, variants, memory)
         memory = plan.memory
     refuse_impossible(runs, environment, config, plan)
-    with hold([run.folder for run in runs]), Interrupts() as interrupts, told(runs):
+    heard = Interrupts(display.say)
+    with hold([run.folder for run in runs]), heard as interrupts, told(runs):
         # Once more: another process may have finished some before we held them.
         runs = unfinished(runs, config, frames)
         enrol(runs, config, frames, memory, saving)

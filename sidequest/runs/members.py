@@ -7,8 +7,6 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Int
 
-from sidequest.runs.checkpoint import is_key
-
 MEMBERS = "members"  # the axis that local devices share
 
 
@@ -79,16 +77,6 @@ def gathered(rows: Sequence, members: int):
     """So many members of the rows, on the host."""
     rows = [jax.device_get(row) for row in rows]
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:members], *rows)
-
-
-def settle(tree):
-    """Fixes the types of numbers that came from Python's: what follows them in a loop has
-    no such weak types, and a program would be compiled once for each."""
-
-    def strong(leaf: Array) -> Array:
-        return leaf if is_key(leaf) else jax.lax.convert_element_type(leaf, leaf.dtype)
-
-    return jax.tree.map(strong, tree)
 
 
 def member_of(stacked, member: int | Int[Array, ""]):

@@ -22,6 +22,7 @@ from sidequest.replay.replay import ReplayState
 from sidequest.replay.store import MakeStore
 from sidequest.replay.tiles import tile_store
 from sidequest.runs.assembly import Parts, assemble
+from sidequest.runs.keys import is_key
 from sidequest.switching.variants import Variant
 
 BLOCKS_AT_WORK = 4
@@ -176,5 +177,5 @@ def nbytes(tree: Any) -> int:
     return sum(
         leaf.size * leaf.dtype.itemsize
         for leaf in jax.tree.leaves(tree)
-        if not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        if not is_key(leaf)
     )

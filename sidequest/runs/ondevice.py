@@ -6,121 +6,29 @@ may differ in seed and in variant, run side by side by `vmap`:
 
     round   ┌ collect   L steps of B streams: act, step the environments
             ├ feed      episodes that ended -> bandits
-            ├ add       the block -> replay, with first priorities by the actors' own Q
+            ├ remember  the block -> replay, with first priorities by the actors' own Q
             ├ learn     updates that are due: sample, update, reprioritise
             └ pull      every so often: newest parameters -> actors
 """
 
 from collections.abc import Callable
-from fractions import Fraction
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Int
 
 from sidequest.agent.actor import Policy, StepRecord
-from sidequest.agent.learner import LearnerState, Metrics
-from sidequest.agent.modes import Modes
-from sidequest.agent.sequences import Step, first_priorities
-from sidequest.config import Config
+from sidequest.agent.learner import Metrics
+from sidequest.agent.sequences import Step
 from sidequest.environments.base import CompiledEnvironment
-from sidequest.replay.replay import TRAINED_BLOCKS, ReplayState
 from sidequest.runs.assembly import Parts
 from sidequest.runs.keys import BEGIN, ROUNDS
-from sidequest.switching.metacontroller import Episodes, Menu, MetaState
-from sidequest.types import EpisodeSummary, Key, Timestep
-
-
-class Individual(NamedTuple):
-    """What makes one member of a population different from another."""
-
-    key: Key
-    menu: Menu
-    modes: Modes
-
-
-class Member(NamedTuple):
-    """Everything that one run of a population is, between two rounds."""
-
-    key: Key
-    environments: Any
-    timesteps: Timestep
-    """[B]: what the actors have yet to act on."""
-    actors: Any
-    """[B]: an `ActorState`; in a hosted run packed."""
-    policy: Policy
-    """What the actors act by: parameters, scales and arms as of their last pull."""
-    learner: LearnerState
-    meta: MetaState
-    replay: ReplayState
-    tail: "Tail"
-
-
-class Tail(NamedTuple):
-    """Of the last block, what the first priorities of the next items need: [L, B]."""
-
-    steps: Step
-    """Without observations."""
-    q_taken: Float[Array, "L B"]
-    values: Float[Array, "L B"]
-
-
-class RoundRecord(NamedTuple):
-    """What one round leaves behind for the tables."""
-
-    summaries: EpisodeSummary
-    """[L, B]; read only where `finished`."""
-    choices: Int[Array, "L B D"]
-    metrics: Metrics
-    """Of the last update; NaN in a round without one."""
-    probabilities: Float[Array, "D K"]
-    """Of the bandits' arms."""
-    modes: Bool[Array, "L"]
-    """Of stream 0, for traces; and so are the next three."""
-    signals: Float[Array, "L"]
-    rewards: Float[Array, "L"]
-    is_first: Bool[Array, "L"]
-
-
-Count = TypeVar("Count", int, Array)
-"""On the host, or within a compiled program."""
-
-
-class Pace(NamedTuple):
-    """When updates are due: `numerator` of them in every `denominator` blocks."""
-
-    numerator: int
-    denominator: int
-    warm_up: int
-    """Blocks before learning starts."""
-    pull_every: int
-    """Blocks between two pulls of the newest parameters."""
-
-    def due(self, block: Count) -> Count:
-        """How many updates belong after this block; the ratio is exact over time."""
-        return self._until(block + 1) - self._until(block)
-
-    def _until(self, blocks: Count) -> Count:
-        past_warm_up = (blocks > self.warm_up) * (blocks - self.warm_up)
-        return past_warm_up * self.numerator // self.denominator
-
-
-def pace_of(config: Config) -> Pace:
-    """Every block brings a new sequence a stream; each is replayed `ratio` times."""
-    acting, replay = config.acting, config.replay
-    ratio = Fraction(replay.ratio).limit_denominator(1_000)
-    updates = ratio * acting.streams / config.learning.batch_size
-    return Pace(
-        numerator=updates.numerator,
-        denominator=updates.denominator,
-        # An item is complete with the last of its blocks.
-        warm_up=max(
-            -(-replay.prefix // replay.block_length) + TRAINED_BLOCKS - 1,
-            -(-replay.warm_up // (acting.streams * replay.block_length)),
-        ),
-        pull_every=max(1, acting.pull_interval // replay.block_length),
-    )
+from sidequest.runs.pace import Pace
+from sidequest.runs.rounds import RoundRecord, newest_policy, remember, stored_step, sum_up
+from sidequest.runs.state import Individual, Member, empty_tail
+from sidequest.switching.metacontroller import Episodes
+from sidequest.types import Key
 
 
 class Loop(NamedTuple):
@@ -133,7 +41,6 @@ class Loop(NamedTuple):
 
 def make_loop(parts: Parts, environment: CompiledEnvironment, pace: Pace) -> Loop:
     """Ties the parts of an agent to an environment."""
-    streams, length = parts.streams, parts.block_length
 
     def init(individual: Individual) -> Member:
         learner_key, reset_key, actor_key = jax.random.split(
@@ -141,17 +48,12 @@ def make_loop(parts: Parts, environment: CompiledEnvironment, pace: Pace) -> Loo
         )
         learner = parts.learner.init(learner_key)
         meta = parts.meta.init(individual.menu)
-        policy = Policy(*parts.learner.greedy(learner), parts.meta.offer(meta))
+        policy = newest_policy(parts, learner, meta)
         environments, timesteps = jax.vmap(environment.reset)(
-            jax.random.split(reset_key, streams)
+            jax.random.split(reset_key, parts.streams)
         )
         actors = jax.vmap(parts.actor.init, in_axes=(0, None, None))(
-            jax.random.split(actor_key, streams), policy, individual.modes
-        )
-        zeros = jnp.zeros((length, streams))
-        blank = jax.tree.map(
-            lambda leaf: jnp.zeros((length, streams, *leaf.shape), leaf.dtype),
-            parts.step_example._replace(observation=None),
+            jax.random.split(actor_key, parts.streams), policy, individual.modes
         )
         return Member(
             key=individual.key,
@@ -162,7 +64,7 @@ def make_loop(parts: Parts, environment: CompiledEnvironment, pace: Pace) -> Loo
             learner=learner,
             meta=meta,
             replay=parts.replay.init(),
-            tail=Tail(blank, zeros, zeros),
+            tail=empty_tail(parts),
         )
 
     def one_round(member: Member, block: Int[Array, ""]) -> tuple[Member, RoundRecord]:
@@ -201,15 +103,7 @@ def collect(
         actions, actors, record = act(
             member.policy, jax.random.split(act_key, streams), timesteps, actors
         )
-        stored = Step(
-            observation=timesteps.observation,
-            previous_action=record.previous_action,
-            reward=timesteps.reward,
-            terminated=timesteps.terminated,
-            truncated=timesteps.truncated,
-            is_first=timesteps.is_first,
-            action=actions,
-        )
+        stored = stored_step(timesteps, actions, record)
         environments, timesteps = jax.vmap(environment.step)(
             jax.random.split(environment_key, streams), environments, actions
         )
@@ -222,22 +116,6 @@ def collect(
     return member, steps, records, core
 
 
-def sum_up(
-    steps: Step, records: StepRecord, metrics: Metrics, member: Member
-) -> RoundRecord:
-    """What is kept for the tables of a block [L, B]."""
-    return RoundRecord(
-        summaries=records.summary,
-        choices=records.choices,
-        metrics=metrics,
-        probabilities=member.policy.offer.probabilities,
-        modes=records.mode[:, 0],
-        signals=records.signal[:, 0],
-        rewards=steps.reward[:, 0],
-        is_first=steps.is_first[:, 0],
-    )
-
-
 def feed(parts: Parts, records: StepRecord, member: Member) -> Member:
     """Tells the bandits of the episodes that ended in this block, in order of arrival."""
     summary = records.summary
@@ -246,25 +124,6 @@ def feed(parts: Parts, records: StepRecord, member: Member) -> Member:
     *episodes, ended = (leaf.reshape(-1, *leaf.shape[2:]) for leaf in fed)
     meta = parts.meta.update(member.meta, Episodes(*episodes), ended)
     return member._replace(meta=meta)
-
-
-def remember(
-    parts: Parts, steps: Step, records: StepRecord, core: Any, member: Member
-) -> Member:
-    """Adds the block to replay, and what it says of returns to the return scales."""
-    tail = Tail(
-        steps=steps._replace(observation=None),
-        q_taken=records.q_taken,
-        values=records.values[..., 0],
-    )
-    whole = jax.tree.map(lambda *halves: jnp.concatenate(halves), member.tail, tail)
-    learner = parts.learner.witness(member.learner, steps, records.values)
-    _, scales = parts.learner.greedy(learner)
-    priorities = first_priorities(
-        whole.steps, whole.q_taken, whole.values, scales[0], parts.rules
-    )
-    replay = parts.replay.add(member.replay, steps, core, priorities)
-    return member._replace(learner=learner, replay=replay, tail=tail)
 
 
 def learn(
@@ -289,8 +148,7 @@ def pull(parts: Parts, due: Bool[Array, ""], member: Member) -> Member:
     """Gives the actors the newest parameters, scales and arms, if it is time."""
 
     def newest(member: Member) -> Policy:
-        greedy = parts.learner.greedy(member.learner)
-        return Policy(*greedy, parts.meta.offer(member.meta))
+        return newest_policy(parts, member.learner, member.meta)
 
     policy = jax.lax.cond(due, newest, lambda member: member.policy, member)
     return member._replace(policy=policy)

@@ -10,7 +10,6 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Int
 
-from sidequest.agent.modes import modes_of
 from sidequest.config import Config
 from sidequest.environments.base import CompiledEnvironment
 from sidequest.runs import tables
@@ -26,13 +25,14 @@ from sidequest.runs.members import (
     member_of,
     on_all,
     rows_of,
-    settle,
 )
-from sidequest.runs.ondevice import Individual, Member, Pace, RoundRecord, make_loop
+from sidequest.runs.ondevice import make_loop
+from sidequest.runs.pace import Pace
 from sidequest.runs.progress import Chunk, Teller
 from sidequest.runs.records import Recorder, plain
+from sidequest.runs.rounds import RoundRecord
 from sidequest.runs.spec import Progress, RunSpec
-from sidequest.switching.metacontroller import menu_of
+from sidequest.runs.state import Individual, Member, individuals, settle
 from sidequest.types import Key
 
 CHUNK_STEPS = 256  # steps of each stream between two looks at the host
@@ -65,8 +65,11 @@ class Population:
         self.seconds = [0.0] * len(runs)
         self.evaluated = 0
         self.evaluations = [float("nan")] * len(runs)
-        self.traces = [
-            tables.TraceSampler(frames // config.evaluation.traces) for _ in runs
+        heads = tuple(head.name for head in parts.rules.heads)
+        every = frames // config.evaluation.traces
+        self.scribes = [
+            tables.Scribe(run.variant, self.arms, heads, tables.TraceSampler(every))
+            for run in runs
         ]
         self.skips = [Skips()] * len(runs)
         self._teller = Teller(runs, self.arms, frames)
@@ -108,7 +111,7 @@ class Population:
             self.seconds[member] = host["seconds"]
             played = host["evaluation"]
             self.evaluations[member] = float("nan") if played is None else played
-            self.traces[member].go_on(host["trace"])
+            self.scribes[member].traces.go_on(host["trace"])
         states = [jax.tree.map(np.asarray, portable(state)) for state in states]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *states)
         self.members = [
@@ -137,7 +140,7 @@ class Population:
                 "evaluated": self.evaluated,
                 "evaluation": self.evaluations[member],
                 "seconds": self.seconds[member],
-                "trace": self.traces[member].state(),
+                "trace": self.scribes[member].traces.state(),
             }
         )
 
@@ -171,38 +174,15 @@ class Population:
         if self.frames >= min(self.evaluated + self.interval, self.total):
             self.evaluate(recorders)
         updates = gathered([row.learner.updates for row in self.members], len(self.runs))
-        for member, (run, recorder) in enumerate(zip(self.runs, recorders, strict=True)):
+        for member, pair in enumerate(zip(self.scribes, recorders, strict=True)):
+            scribe, recorder = pair
             own = member_of(record, member)
-            self.write(recorder, run, own, clock, int(updates[member]), member)
+            scribe.write(recorder, own, clock, int(updates[member]))
             self.skips[member] = self.skips[member].after(own.metrics)
         self.metrics = record.metrics
         elapsed = time.perf_counter() - begin
         self.seconds = [seconds + elapsed for seconds in self.seconds]
         return self.progress(record, elapsed, int(updates[0]))
-
-    def write(
-        self,
-        recorder: Recorder,
-        run: RunSpec,
-        record: RoundRecord,
-        clock: tables.Clock,
-        updates: int,
-        member: int,
-    ) -> None:
-        heads = tuple(head.name for head in self.parts.rules.heads)
-        recorder.write(
-            "episodes", tables.episode_rows(record, clock, run.variant, self.arms)
-        )
-        recorder.write(
-            "learning", tables.learning_rows(record.metrics, heads, self.frames, updates)
-        )
-        recorder.write(
-            "bandits",
-            tables.bandit_rows(
-                np.asarray(record.probabilities[-1]), run.variant, self.arms, self.frames
-            ),
-        )
-        recorder.write("traces", self.traces[member].rows(record, clock))
 
     def evaluate(self, recorders: Sequence[Recorder]) -> None:
         """Plays greedy episodes with the newest parameters of every member."""
@@ -217,18 +197,9 @@ class Population:
         for member, recorder in enumerate(recorders):
             returns, lengths = results.episode_return[member], results.length[member]
             self.evaluations[member] = float(returns.mean())
-            recorder.write(
-                "evaluations",
-                (
-                    {
-                        "frames": self.frames,
-                        "begun": self.frames,
-                        "return": one,
-                        "length": n,
-                    }
-                    for one, n in zip(returns, lengths, strict=True)
-                ),
-            )
+            each = zip(returns, lengths, strict=True)
+            played = ((self.frames, *one) for one in each)
+            recorder.write("evaluations", tables.evaluation_rows(self.frames, played))
 
     def _evaluation_keys(self) -> list[Array]:
         """Of each row."""
@@ -253,18 +224,3 @@ class Population:
             fill=min(1.0, self.block / self.parts.replay.ring.blocks),
             evaluations=list(self.evaluations),
         )
-
-
-def individuals(runs: Sequence[RunSpec], parts: Parts, config: Config) -> Individual:
-    """What differs between the members, stacked."""
-    heads = tuple(head.name for head in parts.rules.heads)
-    arms = arms_of(config.switching)
-    each = [
-        Individual(
-            key=jax.random.key(run.seed),
-            menu=menu_of(run.variant, arms),
-            modes=modes_of(run.variant, heads),
-        )
-        for run in runs
-    ]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 
 from sidequest.agent.actor import Policy
 from sidequest.agent.learner import LearnerState, Metrics
@@ -26,16 +26,9 @@ from sidequest.runs.collection import (
     visit,
 )
 from sidequest.runs.keys import BEGIN, DRAWS, VISITS
-from sidequest.runs.members import settle
-from sidequest.runs.ondevice import (
-    Individual,
-    Member,
-    RoundRecord,
-    Tail,
-    remember,
-    sum_up,
-)
 from sidequest.runs.packing import Packed, pack
+from sidequest.runs.rounds import RoundRecord, newest_policy, remember, sum_up
+from sidequest.runs.state import Individual, Member, empty_tail, settle
 from sidequest.switching.metacontroller import MetaState
 from sidequest.types import Key, Timestep
 
@@ -106,8 +99,6 @@ def begin(parts: Parts, episodes: int, individual: Individual) -> HostedState:
     )
     actors = settle(actors)
     block = empty_block(parts, actor_key, policy, actors)
-    zeros: Float[Array, "L B"] = jnp.zeros((parts.block_length, parts.streams))
-    steps, _ = block.contents()
     member = Member(
         key=jax.random.clone(individual.key),
         environments=None,
@@ -117,7 +108,7 @@ def begin(parts: Parts, episodes: int, individual: Individual) -> HostedState:
         learner=learner,
         meta=meta,
         replay=parts.replay.init(),
-        tail=Tail(steps._replace(observation=None), zeros, zeros),
+        tail=empty_tail(parts),
     )
     playing = begin_playing(learner.network, episodes) if episodes else None
     return HostedState(member, block, playing)
@@ -125,8 +116,7 @@ def begin(parts: Parts, episodes: int, individual: Individual) -> HostedState:
 
 def newest(parts: Parts, learner: LearnerState, meta: MetaState) -> Policy:
     """What actors act by from now on: copies, since updates donate the learner's own."""
-    policy = Policy(*parts.learner.greedy(learner), parts.meta.offer(meta))
-    return jax.tree.map(jnp.copy, settle(policy))
+    return jax.tree.map(jnp.copy, settle(newest_policy(parts, learner, meta)))
 
 
 def absorb(

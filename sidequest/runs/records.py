@@ -162,14 +162,24 @@ def refuse_existing(folder: Path) -> None:
 
 
 def read_table(folder: Path | str, table: str) -> "polars.DataFrame":
-    """A table of a run, finished or not; an unfinished last line is left out."""
+    """A table of a run, finished or not; an unfinished last line is left out.
+
+    Raises:
+        NoCheckpoint: If its file cannot be read.
+    """
     import polars
 
-    folder = Path(folder)
-    if (folder / f"{table}.parquet").exists():
-        return polars.read_parquet(folder / f"{table}.parquet")
-    path = folder / f"{table}.jsonl"
-    return read_lines(path) if path.exists() else polars.DataFrame()
+    finished, growing = (Path(folder) / f"{table}.{kind}" for kind in ("parquet", "jsonl"))
+    try:
+        if finished.exists():
+            return polars.read_parquet(finished)
+        return read_lines(growing) if growing.exists() else polars.DataFrame()
+    except (OSError, polars.exceptions.PolarsError):
+        torn = finished if finished.exists() else growing
+        raise NoCheckpoint(
+            f"{torn} cannot be read; move the folder of this run away, and make the run "
+            f"again"
+        ) from None
 
 
 def read_lines(path: Path) -> "polars.DataFrame":

@@ -1,16 +1,24 @@
-"""Where runs stand: finished, cut off with a checkpoint, or not begun."""
+"""Where runs stand: finished, cut off with a checkpoint, or not begun.
 
+A run is known by its `identity`, which is in its checkpoints and can be read off run.json.
+"""
+
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import jax
 
 from sidequest.config import Config, flatten
 from sidequest.runs import checkpoint
 from sidequest.runs.faults import NoCheckpoint, resume_command
 from sidequest.runs.manifest import Manifest, refuse_other
+from sidequest.runs.pace import Pace
 from sidequest.runs.records import (
     RUN_FILE,
     Recorder,
+    describe_machine,
     now,
     plain,
     read_run,
@@ -43,8 +51,26 @@ def identity(run: RunSpec, config: Config, frames: int) -> dict[str, Any]:
     return plain({**head, "frames": frames, **flatten(config)})
 
 
+def describe_run(
+    run: RunSpec, config: Config, frames: int, pace: Pace, **more: Any
+) -> dict[str, Any]:
+    """What run.json says; `identity_of` reads it."""
+    devices = jax.local_devices()
+    return {
+        "variant": str(run.variant),
+        "game": run.game,
+        "seed": run.seed,
+        "frames": frames,
+        "config": dataclasses.asdict(config),
+        "pace": pace._asdict(),
+        "device": f"{len(devices)} x {devices[0].device_kind}",
+        **more,
+        **describe_machine(),
+    }
+
+
 def identity_of(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The same of a `run.json`."""
+    """The identity of the run that a run.json describes."""
     head = {name: said.get(name) for name in ("variant", "game", "seed", "frames")}
     settings = {
         f"{component}.{name}": value

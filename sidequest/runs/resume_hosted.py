@@ -12,7 +12,6 @@ is inside the emulators. So when a run goes on,
     replay, if not saved   is filled anew; no update is due, or owed later, for that time
 """
 
-import os
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -21,64 +20,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sidequest.environments.base import EnvironmentSpec, HostedEnvironment
 from sidequest.runs.assembly import Parts
 from sidequest.runs.collection import begin_playing, empty_block
-from sidequest.runs.faults import Exit, MachineFault
 from sidequest.runs.hosted import BlockRecord, GreedyEpisode, HostedRun
-from sidequest.runs.interrupts import tell
+from sidequest.runs.keys import is_key
 from sidequest.runs.manifest import Manifest
-from sidequest.runs.ondevice import Individual, Member, Pace
+from sidequest.runs.pace import Pace, shifted
 from sidequest.runs.packing import pack
 from sidequest.runs.programs import HostedState, make_programs
-from sidequest.runs.watchdog import LOOKS, SECONDS, Watchdog
-from sidequest.types import Timestep
+from sidequest.runs.resume import Standing
+from sidequest.runs.state import Individual, Member
 
 HOST_COPY = 2 * 10**9
 """Bytes of state that are copied, to be written while the run goes on. More than that is
 streamed from the device to the disk, while the run stands still."""
-
-
-class Guarded:
-    """A group of emulators whose death, or silence, is told in one sentence."""
-
-    def __init__(self, group: HostedEnvironment, name: str):
-        self.group, self.name = group, name
-        self.spec: EnvironmentSpec = group.spec
-        self._watchdog = Watchdog(self._give_up)
-
-    def send(self, actions: np.ndarray) -> None:
-        try:
-            self.group.send(actions)
-        except Exception as error:
-            raise self._fault(error) from error
-
-    def recv(self) -> Timestep:
-        self._watchdog.begin()
-        try:
-            return self.group.recv()
-        except Exception as error:
-            raise self._fault(error) from error
-        finally:
-            self._watchdog.end()
-
-    def close(self) -> None:
-        self._watchdog.close()
-        self.group.close()
-
-    def _give_up(self) -> None:
-        tell(
-            f"an emulator of {self.name} has not answered for {LOOKS * SECONDS:.0f} "
-            f"seconds; the last checkpoint is untouched"
-        )
-        # The thread that waits for it cannot be reached, and so nothing can be closed.
-        os._exit(Exit.MACHINE)
-
-    def _fault(self, error: Exception) -> MachineFault:
-        return MachineFault(
-            f"an emulator of {self.name} died ({type(error).__name__}: {error}); the last "
-            f"checkpoint is untouched"
-        )
 
 
 def saved_state(hosted: HostedRun, replay: bool) -> dict[str, Any]:
@@ -94,9 +49,7 @@ def saved_state(hosted: HostedRun, replay: bool) -> dict[str, Any]:
 
 
 def copy_to_host(leaf):
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return leaf  # never donated
-    return np.array(leaf)
+    return leaf if is_key(leaf) else np.array(leaf)  # keys are never donated
 
 
 def saved_counters(hosted: HostedRun, replay: bool) -> dict[str, Any]:
@@ -177,11 +130,11 @@ def surroundings(parts, episodes: int, policy, actors):
     return jax.tree.map(jnp.copy, (block, playing))
 
 
-def shifted(pace: Pace, blocks: int) -> Pace:
-    """The pace of a run whose replay is empty after so many blocks.
-
-    Learning waits for as many blocks as at the start of a run, and owes nothing for them:
-
-        updates until block n  =  max(n - blocks - warm_up, 0) * numerator / denominator
-    """
-    return pace._replace(warm_up=blocks + pace.warm_up)
+def pace_from(standing: Standing, pace: Pace) -> Pace:
+    """The pace that a run goes on with."""
+    if standing.manifest is None:
+        return pace
+    host = standing.manifest.host
+    if host["replay"]:
+        return pace._replace(warm_up=host["warm_up"])
+    return shifted(pace, host["blocks"])

@@ -1,19 +1,23 @@
-"""Checkpoints while a run goes: when one is due, and writing it behind the loop's back."""
+"""Checkpoints while a run goes: when one is due, and writing it behind the loop's back.
 
+At its end a run leaves parameters and finished tables behind, and no checkpoint.
+"""
+
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from sidequest.runs import checkpoint
-from sidequest.runs.checkpoint import Snapshot, is_key
-from sidequest.runs.faults import CannotWrite, NotFinite, cannot_write
+from sidequest.runs.checkpoint import Snapshot
+from sidequest.runs.faults import CannotWrite, cannot_write
+from sidequest.runs.keys import is_key
+from sidequest.runs.records import Recorder
 from sidequest.runs.shards import Damaged
 from sidequest.runs.spec import Display
 
@@ -123,22 +127,8 @@ def is_on_device(state) -> bool:
     return any(isinstance(leaf, jax.Array) and not is_key(leaf) for leaf in leaves)
 
 
-def refuse_not_finite(folder: Path, learner) -> None:
-    """A learner that is not finite is of no use to anybody: it is never saved."""
-    bad = not_finite(learner)
-    if bad:
-        raise NotFinite(
-            f"{folder} stopped: {', '.join(bad)} are not finite. The last checkpoint is "
-            f"untouched; a smaller learning.learning_rate may help"
-        )
-
-
-def not_finite(tree) -> dict[str, int]:
-    """Paths of the arrays with numbers that are not finite, and how many there are."""
-    found = {}
-    for where, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        if jnp.issubdtype(leaf.dtype, np.floating):
-            count = int(np.size(leaf) - np.isfinite(np.asarray(leaf, np.float32)).sum())
-            if count:
-                found[jax.tree_util.keystr(where)] = count
-    return found
+def leave_behind(recorder: Recorder, network: Any, *, seconds: float, frames: int) -> None:
+    """Of a run at its end: parameters and finished tables. Its checkpoints have served."""
+    checkpoint.save(recorder.folder / checkpoint.PARAMETERS, network)
+    recorder.finish(seconds=seconds, frames_done=frames)
+    shutil.rmtree(recorder.folder / checkpoint.FOLDER, ignore_errors=True)

@@ -1,15 +1,15 @@
 """From what rounds leave behind to the rows of the tables."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from sidequest.agent.learner import Metrics
-from sidequest.runs.ondevice import RoundRecord
-from sidequest.runs.records import plain
+from sidequest.runs.records import Recorder, plain
+from sidequest.runs.rounds import RoundRecord
 from sidequest.switching.metacontroller import DIMENSIONS
 from sidequest.switching.variants import ArmSets, Variant
 
@@ -99,6 +99,17 @@ def bandit_rows(
             }
 
 
+def evaluation_rows(frames: int, episodes: Iterable[tuple[int, Any, Any]]) -> Iterator[Row]:
+    """One row for each greedy episode: frames when it began, its return, its length."""
+    for begun, episode_return, length in episodes:
+        yield {
+            "frames": frames,
+            "begun": begun,
+            "return": episode_return,
+            "length": length,
+        }
+
+
 class TraceSampler:
     """Cuts stream 0 into episodes and keeps some, evenly spread over the run.
 
@@ -155,3 +166,26 @@ class TraceSampler:
             "signal": list(signals),
             "reward": [*rewards[1:], last_reward],
         }
+
+
+class Scribe(NamedTuple):
+    """Writes what rounds of one run leave behind into all tables but `evaluations`."""
+
+    variant: Variant
+    arms: ArmSets
+    heads: tuple[str, ...]
+    traces: TraceSampler
+
+    def write(
+        self, recorder: Recorder, record: RoundRecord, clock: Clock, updates: int
+    ) -> None:
+        """Of a chunk of rounds; `updates` were made until its end."""
+        frames = clock.after(np.size(record.is_first))
+        variant, arms = self.variant, self.arms
+        recorder.write("episodes", episode_rows(record, clock, variant, arms))
+        recorder.write(
+            "learning", learning_rows(record.metrics, self.heads, frames, updates)
+        )
+        probabilities = np.asarray(record.probabilities[-1])
+        recorder.write("bandits", bandit_rows(probabilities, variant, arms, frames))
+        recorder.write("traces", self.traces.rows(record, clock))

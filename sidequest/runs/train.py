@@ -7,36 +7,31 @@ A run that was cut off goes on from its checkpoint as if nothing had happened.
 """
 
 import contextlib
-import dataclasses
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import jax
 
 from sidequest.checks import check
 from sidequest.config import Config
 from sidequest.environments.base import CompiledEnvironment
-from sidequest.runs import checkpoint
 from sidequest.runs.assembly import Parts, assemble
-from sidequest.runs.breakdown import report_breakdown
+from sidequest.runs.breakdown import refuse_not_finite, report_breakdown
 from sidequest.runs.checkpoint import Snapshot
 from sidequest.runs.faults import Interrupted
 from sidequest.runs.interrupts import Interrupts
 from sidequest.runs.members import member_of
-from sidequest.runs.ondevice import Pace, pace_of
+from sidequest.runs.pace import Pace, pace_of
 from sidequest.runs.population import Population
-from sidequest.runs.records import RUN_FILE, describe_machine, read_run
+from sidequest.runs.records import RUN_FILE, read_run
 from sidequest.runs.resume import (
     Standing,
     by_progress,
+    describe_run,
     find_standing,
     identity,
     is_finished,
     reopen,
 )
-from sidequest.runs.saving import Saver, refuse_not_finite
+from sidequest.runs.saving import Saver, leave_behind
 from sidequest.runs.spec import TENTHS, Display, RunSpec, Saving
 
 
@@ -193,12 +188,12 @@ class Sitting:
         population = self.population
         networks = population.networks()
         for member, recorder in enumerate(self.recorders):
-            network = member_of(networks, member)
-            checkpoint.save(recorder.folder / checkpoint.PARAMETERS, network)
-            recorder.finish(
-                seconds=population.seconds[member], frames_done=population.frames
+            leave_behind(
+                recorder,
+                member_of(networks, member),
+                seconds=population.seconds[member],
+                frames=population.frames,
             )
-            shutil.rmtree(recorder.folder / checkpoint.FOLDER, ignore_errors=True)
 
 
 def began_in_company(run: RunSpec, now: bool) -> bool:
@@ -206,21 +201,3 @@ def began_in_company(run: RunSpec, now: bool) -> bool:
     if not (run.folder / RUN_FILE).exists():
         return now
     return bool(read_run(run.folder).get("company", now))
-
-
-def describe_run(
-    run: RunSpec, config: Config, frames: int, pace: Pace, **more: Any
-) -> dict[str, Any]:
-    """What run.json says."""
-    devices = jax.local_devices()
-    return {
-        "variant": str(run.variant),
-        "game": run.game,
-        "seed": run.seed,
-        "frames": frames,
-        "config": dataclasses.asdict(config),
-        "pace": pace._asdict(),
-        "device": f"{len(devices)} x {devices[0].device_kind}",
-        **more,
-        **describe_machine(),
-    }

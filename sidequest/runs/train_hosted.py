@@ -1,6 +1,5 @@
 """Trains one agent on emulators, from building them to finished records."""
 
-import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -12,10 +11,9 @@ import numpy as np
 from sidequest.checks import check
 from sidequest.config import Config
 from sidequest.environments.base import EnvironmentSpec, HostedEnvironment, HostedGame
-from sidequest.runs import checkpoint
 from sidequest.runs.account import Account
 from sidequest.runs.assembly import assemble
-from sidequest.runs.breakdown import report_breakdown
+from sidequest.runs.breakdown import refuse_not_finite, report_breakdown
 from sidequest.runs.checkpoint import Snapshot
 from sidequest.runs.emulators import (
     Construction,
@@ -29,22 +27,28 @@ from sidequest.runs.interrupts import Interrupts
 from sidequest.runs.keys import EVALUATION
 from sidequest.runs.members import member_of
 from sidequest.runs.memory import replay_memory, room_of, tiled
-from sidequest.runs.ondevice import Individual, Pace, pace_of
-from sidequest.runs.population import individuals
+from sidequest.runs.pace import pace_of
 from sidequest.runs.records import Recorder
-from sidequest.runs.resume import Standing, find_standing, identity, is_finished, reopen
+from sidequest.runs.resume import (
+    Standing,
+    describe_run,
+    find_standing,
+    identity,
+    is_finished,
+    reopen,
+)
 from sidequest.runs.resume_hosted import (
-    Guarded,
     fit_saved,
     go_on,
     like_saved,
+    pace_from,
     saved_counters,
     saved_state,
-    shifted,
 )
-from sidequest.runs.saving import Saver, refuse_not_finite
+from sidequest.runs.saving import Saver, leave_behind
 from sidequest.runs.spec import TENTHS, Display, RunSpec, Saving
-from sidequest.runs.train import describe_run
+from sidequest.runs.state import Individual, individuals
+from sidequest.runs.watchdog import Guarded
 from sidequest.switching.variants import Variant
 
 
@@ -132,16 +136,6 @@ def build_all(
     return [Guarded(group, name) for group in groups], Guarded(evaluator, name)
 
 
-def pace_from(standing: Standing, pace: Pace) -> Pace:
-    """The pace that a run goes on with."""
-    if standing.manifest is None:
-        return pace
-    host = standing.manifest.host
-    if host["replay"]:
-        return pace._replace(warm_up=host["warm_up"])
-    return shifted(pace, host["blocks"])
-
-
 def begin(
     hosted: HostedRun, account: Account, standing: Standing, individual: Individual
 ) -> None:
@@ -213,9 +207,7 @@ class Keeper(NamedTuple):
 def finish(
     hosted: HostedRun, account: Account, recorder: Recorder, display: Display
 ) -> None:
-    """Leaves parameters and finished tables; checkpoints have served."""
+    """Tells what replay holds, and leaves behind what is kept."""
     display.say(account.replay_report())
     network = hosted.state.member.learner.network
-    checkpoint.save(recorder.folder / checkpoint.PARAMETERS, network)
-    recorder.finish(seconds=account.seconds, frames_done=account.frames)
-    shutil.rmtree(recorder.folder / checkpoint.FOLDER, ignore_errors=True)
+    leave_behind(recorder, network, seconds=account.seconds, frames=account.frames)

@@ -21,8 +21,8 @@ from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.runs.assembly import arms_of
 from sidequest.runs.emulators import build_politely
 from sidequest.runs.keys import ACTS, BEGIN, RESETS, STEPS
-from sidequest.runs.members import settle
 from sidequest.runs.player import Player
+from sidequest.runs.state import settle
 from sidequest.switching.metacontroller import menu_of
 from sidequest.switching.variants import parse
 from sidequest.types import AnyArray, Key, Timestep, Trace

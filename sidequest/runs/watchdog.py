@@ -1,11 +1,20 @@
-"""Notices that an emulator hangs: its call never returns, so that nothing can be raised.
+"""Notices that an emulator dies or hangs, and tells it in one sentence.
 
-A thread looks every second whether the same call is still under way. It counts its looks
-instead of asking a clock: a process that was stopped for an hour has not waited that long.
+The call to one that hangs never returns, so that nothing can be raised. A thread looks
+every second whether the same call is still under way. It counts its looks instead of asking
+a clock: a process that was stopped for an hour has not waited that long.
 """
 
+import os
 import threading
 from collections.abc import Callable
+
+import numpy as np
+
+from sidequest.environments.base import EnvironmentSpec, HostedEnvironment
+from sidequest.runs.faults import Exit, MachineFault
+from sidequest.runs.interrupts import tell
+from sidequest.types import Timestep
 
 LOOKS, SECONDS = 300, 1.0
 """How often it looks before it gives up, and how long it waits in between."""
@@ -45,3 +54,45 @@ class Watchdog:
             silent = silent + 1 if self._waiting and self._calls == seen else 0
             seen = self._calls
         give_up()
+
+
+class Guarded:
+    """A group of emulators whose death, or silence, is told in one sentence."""
+
+    def __init__(self, group: HostedEnvironment, name: str):
+        self.group, self.name = group, name
+        self.spec: EnvironmentSpec = group.spec
+        self._watchdog = Watchdog(self._give_up)
+
+    def send(self, actions: np.ndarray) -> None:
+        try:
+            self.group.send(actions)
+        except Exception as error:
+            raise self._fault(error) from error
+
+    def recv(self) -> Timestep:
+        self._watchdog.begin()
+        try:
+            return self.group.recv()
+        except Exception as error:
+            raise self._fault(error) from error
+        finally:
+            self._watchdog.end()
+
+    def close(self) -> None:
+        self._watchdog.close()
+        self.group.close()
+
+    def _give_up(self) -> None:
+        tell(
+            f"an emulator of {self.name} has not answered for {LOOKS * SECONDS:.0f} "
+            f"seconds; the last checkpoint is untouched"
+        )
+        # The thread that waits for it cannot be reached, and so nothing can be closed.
+        os._exit(Exit.MACHINE)
+
+    def _fault(self, error: Exception) -> MachineFault:
+        return MachineFault(
+            f"an emulator of {self.name} died ({type(error).__name__}: {error}); the last "
+            f"checkpoint is untouched"
+        )

@@ -10,6 +10,7 @@ If a node is lost, its group is started again with the newest checkpoint that ca
 import contextlib
 import inspect
 import logging
+import socket
 import tempfile
 from collections.abc import Iterator
 from importlib import import_module
@@ -29,6 +30,7 @@ from sidequest.study.workers import Share, Worker
 
 Message: TypeAlias = str | Progress | Piece | Ending
 KEPT = 1e-3  # of a core, for tasks whose work is on a GPU
+PATIENCE = 3.0  # seconds that the head node has to answer
 
 
 class Need(NamedTuple):
@@ -160,6 +162,29 @@ class Cluster:
             self._ray.cancel(task.messages)
             task.held.close()
         self._tasks.clear()
+
+
+def check_address(address: str) -> None:
+    """Refuses an address that is none, or where nobody answers; needs no Ray.
+
+    Ray itself would try for minutes.
+
+    Raises:
+        ConfigError: With the reason.
+    """
+    if address in ("auto", "local"):
+        return
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and colon and port.isascii() and port.isdigit() and int(port) < 2**16):
+        raise ConfigError(f"--cluster is {address!r}; it is auto, or HOST:PORT")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(
+            f"nobody answers at {address} ({reason}); --cluster takes the address of a Ray "
+            f"cluster's head node, such as HOST:6379"
+        ) from error
 
 
 def join(address: str, folder: Path, board: Board) -> tuple[Cluster, Machine]:

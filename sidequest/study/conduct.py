@@ -8,6 +8,7 @@ lost          the worker died: the group once more, then as if it had failed
 interrupted   everything stops; what runs is saved
 """
 
+import contextlib
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from sidequest.runs.spec import Display
 from sidequest.study.board import Board
 from sidequest.study.planning import Group
 
+SAVING = "interrupted: what runs is being saved; once more leaves at once"
 GOES_ON = "stopped, and what ran is saved; the same command goes on with it"
 Kind = Literal["done", "failed", "busy", "lost", "interrupted"]
 
@@ -88,6 +90,8 @@ def conduct(groups: Sequence[Group], crew: Crew, board: Board) -> Tally:
             else:
                 waiting.extendleft(reversed(next_ones))
     except KeyboardInterrupt:
+        with contextlib.suppress(OSError):  # nobody may be there to read it
+            board.note(SAVING)
         crew.stop()
         raise Interrupted(GOES_ON) from None
     except BaseException:

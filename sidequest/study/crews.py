@@ -34,8 +34,9 @@ def hire(
 ) -> tuple[Crew, Machine]:
     """The crew that was asked for, and what each of its groups may use."""
     if cluster is not None or workers is not None:
-        # SIGTERM as Ctrl-C; alone, `launch` listens to both.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # An exception, by which `conduct` has the others save; alone, `launch` listens.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)
     if cluster is not None:
         from sidequest.study.cluster import join
 

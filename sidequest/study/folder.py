@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sidequest.runs.faults import CannotWrite, NoCheckpoint
 from sidequest.runs.records import now, write_json
 from sidequest.study.grids import Job, Study
 
@@ -23,22 +24,27 @@ TRACES_FILE = "failures.txt"
 
 def enrol(folder: Path, study: Study, jobs: Sequence[Job]) -> None:
     """Writes the plan; runs that an earlier start had planned stay in it."""
-    folder.mkdir(parents=True, exist_ok=True)
     before = read_plan(folder)
     planned = {run["id"]: run for run in before.get("runs", [])}
     planned |= {job.id: describe(job) for job in jobs}
-    replace_json(
-        folder / STUDY_FILE,
-        {
-            "name": study.name,
-            "title": study.title,
-            "started": before.get("started") or now(),
-            "command": " ".join(sys.argv),
-            "preset": study.preset,
-            "settings": dict(study.settings),
-            "runs": list(planned.values()),
-        },
-    )
+    plan = {
+        "name": study.name,
+        "title": study.title,
+        "started": before.get("started") or now(),
+        "command": " ".join(sys.argv),
+        "preset": study.preset,
+        "settings": dict(study.settings),
+        "runs": list(planned.values()),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_json(folder / STUDY_FILE, plan)
+    except OSError as error:
+        raise CannotWrite(
+            f"cannot write {folder / STUDY_FILE}: {error.strerror or error}. Runs that are "
+            f"there stay as they are; choose another folder with --out, or start the same "
+            f"command again when there is room and permission"
+        ) from error
 
 
 def describe(job: Job) -> dict[str, Any]:
@@ -54,11 +60,24 @@ def describe(job: Job) -> dict[str, Any]:
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
-    """What study.json says; empty if there is none."""
+    """What study.json says; empty if there is none.
+
+    Raises:
+        NoCheckpoint: If it is there and cannot be read.
+    """
+    path = folder / STUDY_FILE
     try:
-        return json.loads((folder / STUDY_FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        if not all(isinstance(run["id"], str) for run in plan.get("runs", [])):
+            raise ValueError
+    except (FileNotFoundError, NotADirectoryError):
         return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise NoCheckpoint(
+            f"{path} cannot be read; move this file away, and the same command writes it "
+            f"anew: runs that have finished are not made again"
+        ) from None
+    return plan
 
 
 def missing(folder: Path, jobs: Iterable[Job]) -> list[Job]:

@@ -11,6 +11,7 @@ import contextlib
 import multiprocessing as processes
 import os
 import signal
+import threading
 from collections.abc import Callable
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -57,6 +58,7 @@ class Wire:
 
     def __init__(self, pipe: Pipe):
         self._pipe = pipe
+        self._lock = threading.Lock()  # what listens to signals has a thread of its own
 
     def say(self, text: str) -> None:
         self.send(text)
@@ -69,7 +71,8 @@ class Wire:
 
     def send(self, message: Any) -> None:
         try:
-            self._pipe.send(message)
+            with self._lock:
+                self._pipe.send(message)
         except OSError as error:
             raise Interrupted("the process that started this worker is gone") from error
 

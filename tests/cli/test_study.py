@@ -101,6 +101,8 @@ def test_the_list_has_every_study(capsys):
         (["quick", "--frames", "many"], "--frames"),
         (["quick", "--workers", "0"], "--workers"),
         (["quick", "--workers", "2", "--cluster", "auto"], "--cluster"),
+        (["quick", "--cluster", "nowhere"], "--cluster is 'nowhere'"),
+        (["quick", "--cluster", "127.0.0.1:1"], "nobody answers at 127.0.0.1:1"),
         (["paper", "--games", "probe:constant"], "for Atari"),
     ],
 )

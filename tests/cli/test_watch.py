@@ -1,10 +1,12 @@
 """`sidequest watch` as a user calls it: a film of a game whose modes are known."""
 
+import errno
 import sys
 
 import pytest
 
 from sidequest.cli import main
+from sidequest.runs.faults import NoCheckpoint
 from tests.figures.decoding import decode, modes_shown
 from tests.runs.left import TINY_FRAMES, leave_run
 from tests.runs.tiny import TINY
@@ -73,6 +75,7 @@ def test_without_pyav_there_is_a_hint(folder, tmp_path, capsys, monkeypatch):
         (["--out", "film.avi"], ".mp4 or .gif"),
         (["--out", "a.gif", "--max-steps", "0"], "max_steps 0"),
         (["--out", "a.gif", "--fps", "1000"], "1 to 100"),
+        (["--out", "a.gif", "--fps", "51"], "a .gif shows 50 steps a second at most"),
         (["--out", "a.gif", "--seed", "-1"], "seed is -1"),
     ],
 )
@@ -86,8 +89,34 @@ def test_a_folder_without_a_run_is_refused(tmp_path, capsys):
     assert "holds no run" in capsys.readouterr().err
 
 
-def test_a_place_that_cannot_be_written_to_is_told(folder, tmp_path, capsys):
+@pytest.mark.parametrize("place", ["file/a.gif", "/proc/nowhere/a.gif", "folder.gif"])
+def test_a_place_that_cannot_be_written_to_is_told_before_playing(
+    place, folder, tmp_path, capsys, monkeypatch
+):
     (tmp_path / "file").write_text("no folder")
-    out = tmp_path / "file" / "a.gif"
-    assert run(folder, "--out", out, "--max-steps", 2) == 2
-    assert "cannot write" in capsys.readouterr().err
+    (tmp_path / "folder.gif").mkdir()
+    monkeypatch.setattr("sidequest.runs.player.load_player", None)  # nobody plays
+    assert run(folder, "--out", tmp_path / place) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"cannot write to {tmp_path / place}: ")
+    assert told.count("\n") == 1
+
+
+def test_a_folder_that_is_read_only_is_told(folder, tmp_path, capsys, monkeypatch):
+    """For root, who writes these tests, no folder is."""
+
+    def refuse(dir):
+        raise PermissionError(errno.EACCES, "Permission denied", str(dir))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    assert run(folder, "--out", tmp_path / "new" / "a.gif") == 2
+    assert "a.gif: Permission denied" in capsys.readouterr().err
+
+
+def test_nothing_is_left_behind_if_the_agent_cannot_play(folder, tmp_path, monkeypatch):
+    def refuse(run):
+        raise NoCheckpoint("its parameters are gone")
+
+    monkeypatch.setattr("sidequest.runs.player.load_player", refuse)
+    assert run(folder, "--out", tmp_path / "new" / "deep" / "a.gif") == 66
+    assert not (tmp_path / "new").exists()

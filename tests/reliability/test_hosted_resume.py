@@ -10,16 +10,14 @@ import pytest
 
 from sidequest.config import change
 from sidequest.environments.base import HostedGame
-from sidequest.runs import resume_hosted
+from sidequest.runs import resume_hosted, watchdog
 from sidequest.runs.checkpoint import listed
 from sidequest.runs.faults import Interrupted, MachineFault
 from sidequest.runs.manifest import read_manifest
-from sidequest.runs.ondevice import pace_of
 from sidequest.runs.records import read_table
-from sidequest.runs.resume_hosted import Guarded, shifted
 from sidequest.runs.spec import RunSpec, Saving
 from sidequest.runs.train_hosted import train_hosted
-from sidequest.runs.watchdog import Watchdog
+from sidequest.runs.watchdog import Guarded, Watchdog
 from tests.reliability.harness import Watcher, results
 from tests.runs.test_hosted import GROUPS, LENGTH, SIZE, TINY, VARIANT, Drawn
 
@@ -177,18 +175,10 @@ def test_an_emulator_that_hangs_ends_the_process(monkeypatch, capfd):
         left.append(int(code))
         answer.set()
 
-    monkeypatch.setattr(resume_hosted.os, "_exit", leave)
-    monkeypatch.setattr(resume_hosted, "Watchdog", partial(Watchdog, looks=3, seconds=0.01))
+    monkeypatch.setattr(watchdog.os, "_exit", leave)
+    monkeypatch.setattr(watchdog, "Watchdog", partial(Watchdog, looks=3, seconds=0.01))
     guarded = Guarded(Hanging([0, 1]), "drawn")
     guarded.recv()
     guarded.close()
     assert left == [71]
     assert "an emulator of drawn has not answered for 300 seconds" in capfd.readouterr().err
-
-
-def test_the_pace_is_shifted_by_the_blocks_before():
-    pace = pace_of(CONFIG)._replace(numerator=3, denominator=2, warm_up=4)
-    due = [shifted(pace, 10).due(block) for block in range(24)]
-    assert sum(due[:14]) == 0
-    assert due[14:] == [pace.due(block) for block in range(4, 14)]
-    assert max(due) == 2

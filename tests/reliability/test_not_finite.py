@@ -11,11 +11,16 @@ from sidequest.agent.learner import Metrics
 from sidequest.config import change
 from sidequest.environments.base import CompiledEnvironment, auto_reset
 from sidequest.runs import checkpoint
-from sidequest.runs.breakdown import CULPRITS, REPORT, Skips, report_breakdown
+from sidequest.runs.breakdown import (
+    CULPRITS,
+    REPORT,
+    Skips,
+    refuse_not_finite,
+    report_breakdown,
+)
 from sidequest.runs.checkpoint import listed
 from sidequest.runs.faults import NotFinite
 from sidequest.runs.records import read_run, read_table
-from sidequest.runs.saving import refuse_not_finite
 from tests.reliability.harness import CONFIG, run, specs
 from tests.runs.tiny import bargains
 

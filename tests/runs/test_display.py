@@ -2,6 +2,8 @@
 
 import io
 import math
+import re
+import threading
 
 import pytest
 from rich.console import Console
@@ -147,6 +149,37 @@ def test_the_panel_on_a_terminal():
     assert "1.28k of 2B frames" in shown
     # What was there last stays.
     assert shown.endswith("bandits  exploit 0.01 at 62%, explore 10 at 41%\n\x1b[?25h")
+
+
+def seen(written: str) -> list[str]:
+    """The lines of a terminal after this was written to it: text, line ends, cursor up,
+    erase line."""
+    lines, row = [""], 0
+    for part in re.findall(r"\x1b\[[?\d]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", written):
+        if part == "\n":
+            row += 1
+            lines += [""] * (row + 1 - len(lines))
+        elif part.endswith("A") and part.startswith("\x1b"):
+            row -= int(part[2:-1])
+        elif part == "\x1b[2K":
+            lines[row] = ""
+        elif part[0] not in "\x1b\r":
+            lines[row] += part
+    return [line.rstrip() for line in lines if line.strip()]
+
+
+def test_what_a_thread_says_stays_above_the_panel():
+    paper = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    with Panel(paper) as panel:
+        panel.show(ONE)
+        panel._live.refresh()
+        thread = threading.Thread(target=panel.say, args=("SIGINT: saving",))
+        thread.start()
+        thread.join()
+        panel.show(MANY)
+        panel._live.refresh()
+    shown = seen(paper.file.getvalue())  # type: ignore
+    assert shown == ["SIGINT: saving", *drawn(MANY)]
 
 
 def test_both_are_displays():

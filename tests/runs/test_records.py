@@ -10,6 +10,7 @@ import pytest
 from sidequest.runs.records import (
     RUN_FILE,
     TABLES,
+    NoCheckpoint,
     Recorder,
     RunExists,
     describe_machine,
@@ -55,6 +56,15 @@ def test_what_a_crash_left_unfinished_is_left_out(recorder):
         assert read_table(recorder.folder, "episodes")["frames"].to_list() == [10]
     path.write_bytes(whole[: last - 1])
     assert read_table(recorder.folder, "episodes").is_empty()
+
+
+def test_a_table_that_was_cut_is_told_in_a_sentence(recorder):
+    recorder.write("episodes", ROWS)
+    recorder.finish(frames=20, seconds=1.25)
+    path = recorder.folder / "episodes.parquet"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(NoCheckpoint, match=r"episodes\.parquet cannot be read"):
+        read_table(recorder.folder, "episodes")
 
 
 def test_a_finished_run_holds_the_same_in_parquet(recorder):

@@ -5,12 +5,15 @@ import math
 import numpy as np
 
 from sidequest.agent.learner import Metrics
-from sidequest.runs.ondevice import RoundRecord
+from sidequest.runs.records import Recorder, read_table
+from sidequest.runs.rounds import RoundRecord
 from sidequest.runs.tables import (
     Clock,
+    Scribe,
     TraceSampler,
     bandit_rows,
     episode_rows,
+    evaluation_rows,
     learning_rows,
 )
 from sidequest.switching.variants import ArmSets, parse
@@ -116,6 +119,14 @@ def test_bandits_have_a_row_an_arm():
     assert not list(bandit_rows(probabilities, parse("XU-step-level-0.1"), ARMS, 50))
 
 
+def test_a_greedy_episode_is_a_row():
+    rows = evaluation_rows(800, [(640, 2.5, 7), (800, -1.0, 3)])
+    assert list(rows) == [
+        {"frames": 800, "begun": 640, "return": 2.5, "length": 7},
+        {"frames": 800, "begun": 800, "return": -1.0, "length": 3},
+    ]
+
+
 def stretch(text, rewards, signal=0.5):
     """A record of one round of one stream: `|` before a step starts an episode."""
     modes, first = [], []
@@ -157,3 +168,32 @@ def test_traces_are_spread_over_the_run():
     rows = list(sampler.rows(stretch("|GX" * 20, list(range(40))), clock))
     assert [row["frames"] for row in rows] == [2, 12, 22, 32]
     assert all(row["modes"] == "GX" for row in rows)
+
+
+def test_a_chunk_is_written_with_the_frames_at_its_end(tmp_path):
+    variant = parse("XU-intra(2,informed,p*,X)")
+    # Two rounds of 2 steps and 2 streams, after 100 frames; an episode ends at (1, 1, 0).
+    finished = np.zeros((2, 2, 2), bool)
+    finished[1, 1, 0] = True
+    numbers = np.zeros((2, 2, 2), np.float32)
+    is_first = np.array([[True, False], [False, True]])
+    probabilities = np.full((2, 3, 3), 0.2)
+    probabilities[-1] = 0.3
+    chunk = record(
+        *(2, 2, 2),
+        summaries=EpisodeSummary(finished, *[numbers] * 8),
+        metrics=metrics([NAN, 4.0]),
+        probabilities=probabilities,
+        is_first=is_first,
+    )
+    recorder = Recorder(tmp_path, {"variant": str(variant), "game": "none", "seed": 0})
+    scribe = Scribe(variant, ARMS, ("extrinsic", "short"), TraceSampler(every=0))
+    scribe.write(recorder, chunk, Clock(100, streams=2, frames_per_step=4), updates=6)
+    recorder.close()
+    # 4 steps of 2 streams, 4 frames each; episodes and traces end one step earlier.
+    tables = {name: read_table(tmp_path, name) for name in ("episodes", "traces")}
+    assert [list(table["frames"]) for table in tables.values()] == [[124], [124]]
+    (learned,) = read_table(tmp_path, "learning").iter_rows(named=True)
+    assert (learned["frames"], learned["updates"], learned["loss"]) == (132, 6, 4.0)
+    arms = read_table(tmp_path, "bandits")
+    assert list(arms["frames"]) == [132] * 3 and list(arms["probability"]) == [0.3] * 3

@@ -6,16 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sidequest.agent.modes import modes_of
 from sidequest.config import SMALL, Config, change
 from sidequest.environments.base import (
     CompiledEnvironment,
     EnvironmentSpec,
     auto_reset,
 )
-from sidequest.runs.assembly import Parts, arms_of, assemble
-from sidequest.runs.ondevice import Individual, Loop, Pace, make_loop, pace_of
-from sidequest.switching.metacontroller import menu_of
+from sidequest.runs.assembly import Parts, assemble
+from sidequest.runs.ondevice import Loop, make_loop
+from sidequest.runs.pace import Pace, pace_of
+from sidequest.runs.state import Individual, individual_of
 from sidequest.switching.variants import Variant, parse
 
 TINY = change(
@@ -80,13 +80,7 @@ class Agent(NamedTuple):
     loop: Loop
 
     def individual(self, variant: Variant | str, seed: int) -> Individual:
-        heads = tuple(head.name for head in self.parts.rules.heads)
-        variant = parse(variant)
-        return Individual(
-            key=jax.random.key(seed),
-            menu=menu_of(variant, arms_of(self.config.switching)),
-            modes=modes_of(variant, heads),
-        )
+        return individual_of(parse(variant), seed, self.parts, self.config)
 
 
 def make_agent(

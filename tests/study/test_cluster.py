@@ -1,12 +1,13 @@
 """A Ray cluster of two nodes on this machine, one of which is lost in the middle."""
 
+import socket
 import sys
 
 import pytest
 
 from sidequest.config import ConfigError
 from sidequest.runs.records import read_run
-from sidequest.study.cluster import Need, join
+from sidequest.study.cluster import Need, check_address, join
 from sidequest.study.conduct import conduct
 from sidequest.study.folder import missing
 from sidequest.study.grids import jobs_of
@@ -25,6 +26,27 @@ def test_without_ray_there_is_a_hint(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError, match=r"pip install 'sidequest\[cluster\]'"):
         join("auto", tmp_path, Memory())
+
+
+@pytest.mark.parametrize(
+    "address", ["nowhere", "host:", ":6379", "host:port", "host:70000"]
+)
+def test_an_address_has_a_host_and_a_port(address):
+    with pytest.raises(ConfigError, match=f"--cluster is {address!r}; it is auto, or HOST"):
+        check_address(address)
+
+
+def test_an_address_where_nobody_answers_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)  # it takes none to find out
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
+            with pytest.raises(ConfigError, match=f"nobody answers at {address} "):
+                check_address(address)
+        other.listen()
+        check_address(f"127.0.0.1:{port}")
+        check_address("auto")
 
 
 class Removing(Memory):

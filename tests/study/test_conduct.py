@@ -1,12 +1,15 @@
 """Whatever one run does, the others are made: the policy, with a launch that is made up."""
 
+import signal
+
 import pytest
 
 from sidequest.runs.faults import Interrupted, RunBusy
 from sidequest.study.board import Voice
-from sidequest.study.conduct import Ending, attempt, conduct, one_line
-from sidequest.study.crews import Alone
+from sidequest.study.conduct import SAVING, Ending, attempt, conduct, one_line
+from sidequest.study.crews import Alone, hire
 from sidequest.study.planning import Group
+from sidequest.study.workers import Share
 from tests.study.fakes import Memory, group, jobs
 
 
@@ -139,6 +142,54 @@ def test_a_crew_is_stopped_when_it_is_interrupted():
     with pytest.raises(Interrupted):
         conduct([group(3), group(2)], crew, Memory())
     assert crew.stopped
+
+
+class Stopped(Losing):
+    """Somebody presses Ctrl-C while it waits."""
+
+    def wait(self):
+        raise KeyboardInterrupt
+
+
+class Gone(Memory):
+    """A board that nobody reads any more."""
+
+    def note(self, text):
+        raise BrokenPipeError
+
+
+def test_control_c_is_answered_before_the_crew_saves():
+    board = Memory()
+
+    class Saving(Stopped):
+        def stop(self):
+            super().stop()
+            board.note("saved")
+
+    crew = Saving({})
+    with pytest.raises(Interrupted, match="the same command goes on"):
+        conduct([group(2)], crew, board)
+    assert crew.stopped
+    assert board.told[-2:] == [("note", SAVING), ("note", "saved")]
+
+
+def test_a_crew_saves_even_if_nobody_reads():
+    crew = Stopped({})
+    with pytest.raises(Interrupted):
+        conduct([group(2)], crew, Gone())
+    assert crew.stopped
+
+
+@pytest.mark.parametrize("workers", [2, None])
+def test_signals_come_as_exceptions_where_others_work(workers, tmp_path, monkeypatch):
+    """The command's own answer to Ctrl-C leaves at once, and workers could not save."""
+    handlers = {}
+    monkeypatch.setattr("signal.signal", handlers.__setitem__)
+    monkeypatch.setattr("sidequest.study.workers.shares", lambda count: [Share()] * count)
+    hire(tmp_path, Memory(), workers, None)
+    raising = signal.default_int_handler
+    both = {signal.SIGINT: raising, signal.SIGTERM: raising}
+    assert handlers == (both if workers else {})
 
 
 def test_reasons_are_one_line(tmp_path):

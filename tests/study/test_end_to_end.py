@@ -14,6 +14,7 @@ import polars.testing
 import pytest
 
 from sidequest.runs.faults import DoesNotFit, Interrupted
+from sidequest.runs.interrupts import PROMISE
 from sidequest.runs.lock import hold
 from sidequest.runs.records import TABLES, read_run, read_table
 from sidequest.study.conduct import conduct, launch_group
@@ -81,8 +82,10 @@ def test_the_plan_says_what_was_run(whole):
 
 
 def test_interrupted_and_started_again_gives_the_same_tables(whole, tmp_path):
+    board = Interrupting()
     with pytest.raises(Interrupted):
-        run(tmp_path, Interrupting())
+        run(tmp_path, board)
+    assert ("say", f"SIGTERM: {PROMISE}") in board.told  # not past the board, over its bars
     jobs = jobs_of(STUDY)
     assert len(missing(tmp_path, jobs)) == 2
     tally, left = run(tmp_path)

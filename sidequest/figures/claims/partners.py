@@ -1,6 +1,8 @@
 """Which variant a variant is held against: the same but for one choice in its name.
 
-Each function takes a variant and gives its partner, or None if it has none.
+Each function takes a variant and gives its partner, or None if it has none. A claim
+needs exactly one, whatever else a study holds. Figures show what there is, and take any two
+that explore about as often: see `figures.selection`.
 """
 
 from collections.abc import Callable

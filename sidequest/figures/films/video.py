@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 SUFFIXES = (".mp4", ".gif")
+FASTEST_GIF = 50  # frames a second; readers slow down what is faster
 HINT = 'an mp4 needs PyAV: pip install "sidequest[video]"; or name a .gif file'
 
 Frames = Iterable[np.ndarray]
@@ -57,8 +58,8 @@ def _save_gif(frames: Iterator[np.ndarray], path: Path, fps: int) -> None:
             )
 
     stream = images()
-    # GIF counts hundredths of a second, and readers slow down below two of them.
-    timing = {"duration": 10 * max(2, round(100 / fps)), "loop": 0}
+    # GIF counts hundredths of a second.
+    timing = {"duration": 10 * round(100 / min(fps, FASTEST_GIF)), "loop": 0}
     with path.open("wb") as file:
         first = next(stream)
         first.save(file, format="GIF", save_all=True, append_images=stream, **timing)

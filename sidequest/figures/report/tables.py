@@ -10,23 +10,16 @@ import numpy as np
 from sidequest.environments.scores import SCORES, human_normalised
 from sidequest.figures.claims.cells import final_score, group_seeds
 from sidequest.figures.claims.measures import early_and_late, switches
+from sidequest.figures.files import read_failures, read_plan
 from sidequest.figures.notes import count, share_done
-from sidequest.figures.reading import (
-    STUDY_FILE,
-    Records,
-    Run,
-    column,
-    games_of,
-    variants_of,
-)
+from sidequest.figures.reading import Records, Run, column, games_of, variants_of
 from sidequest.figures.report.markup import Html, Number, join, table, tag
-
-FAILURES = "failures.json"
 
 
 def lead(records: Records) -> str:
     """The page's first sentence."""
-    runs, planned = records.runs, len(records.runs) + len(records.missing)
+    runs = records.runs
+    planned = len(runs) + len(records.missing) + len(records.left_out)
     if not runs:
         waiting = f" {count(planned, 'run')} planned." if planned else ""
         return f"No run has been started yet.{waiting}"
@@ -40,7 +33,7 @@ def lead(records: Records) -> str:
 
 def facts(records: Records) -> Html:
     """Games, budget, versions and machine, as a list of terms."""
-    plan = plan_of(records)
+    plan = read_plan(records.folder)
     runs = records.runs
     infos = [run.info for run in runs]
     variants, games = variants_of(runs), games_of(runs)
@@ -119,8 +112,9 @@ def distinct(texts: Iterable[str | None]) -> str:
 
 
 def gaps(records: Records) -> Html:
-    """Runs that failed, are going or were cut short, or were not started; none: says so."""
-    if not records.runs and not records.missing:
+    """Runs that failed, are going, were cut short or not started, or cannot be read; says
+    so if there are none."""
+    if not (records.runs or records.missing or records.left_out):
         return Html()
     reasons = failures(records)
     rows = []
@@ -134,13 +128,17 @@ def gaps(records: Records) -> Html:
         state, share = "failed" if reason else "not started", Number(0.0, "0%")
         names = (item["variant"], item["game"], number(item["seed"]))
         rows.append((*names, state, share, reason))
+    for one in records.left_out:
+        place = one.folder.relative_to(records.folder).as_posix()
+        rows.append((place, "", number(None), "cannot be read", number(None), one.reason))
     if not rows:
         return tag("p", "Every planned run is there and finished.")
     headings = ("variant", "game", "seed", "state", "done", "reason")
-    if not reasons:
+    if not reasons and not records.left_out:
         headings, rows = headings[:-1], [row[:-1] for row in rows]
-    told = f"{count(len(rows), 'run')} not finished; what is there is shown all the same."
-    which = table(headings, rows, caption="Runs that are not finished", id_="gaps")
+    what = "not finished or not readable" if records.left_out else "not finished"
+    told = f"{count(len(rows), 'run')} {what}; what is there is shown all the same."
+    which = table(headings, rows, caption=f"Runs that are {what}", id_="gaps")
     folded_rows = tag(
         "details", tag("summary", "Which, and why"), which, open=len(rows) <= 8
     )
@@ -149,20 +147,13 @@ def gaps(records: Records) -> Html:
 
 def failures(records: Records) -> dict[Path, str]:
     """Why runs failed when the study was last started, by their folder."""
-    path = records.folder / FAILURES
-    reasons = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    places = {run["id"]: run["folder"] for run in plan_of(records).get("runs", [])}
+    reasons = read_failures(records.folder)
+    places = {run["id"]: run["folder"] for run in read_plan(records.folder).get("runs", [])}
     return {
         records.folder / places[id_]: reason
         for id_, reason in reasons.items()
         if id_ in places
     }
-
-
-def plan_of(records: Records) -> dict[str, Any]:
-    """What study.json says; empty without one."""
-    path = records.folder / STUDY_FILE
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def score_table(records: Records) -> Html:
