@@ -31,9 +31,6 @@ class NetworkConfig:
     """Each of the value and advantage branches of a duelling head."""
     recurrent: bool = True
     """False leaves the LSTM out: an ablation for tasks that need memory."""
-    standardised: bool = True
-    """Whether features enter the LSTM with mean 0 and variance 1. Ours; without it the
-    first updates on Ms. Pac-Man shut the LSTM for good (docs/results/atari)."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of convolutions and matrix products; parameters and targets stay float32. Ours;
     auto is bfloat16 on an accelerator and float32 on a CPU."""
@@ -91,6 +88,9 @@ class LearningConfig:
     """Whether a time limit counts as the end of all reward, as in DQN's line of agents."""
     priority_mix: float = 0.9
     """Priority of a sequence: this share of the greatest TD error, the rest of the mean."""
+    centred: bool = True
+    """Whether the network learns differences from the mean value alone. Ours; without it
+    the first updates on Ms. Pac-Man saturate the LSTM for good (docs/results/atari)."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,6 @@ SMALL = Config(
         core_units=64,
         post_units=64,
         head_units=64,
-        standardised=False,
         dtype="float32",
         scan_unroll=1,
     ),
@@ -176,6 +175,7 @@ SMALL = Config(
         learning_rate=1e-3,
         target_interval=100,
         timeout_is_terminal=False,
+        centred=False,
     ),
     novelty=NoveltyConfig(
         channels=(16,), kernels=(3,), strides=(1,), units=64, downsampling=1
@@ -244,5 +244,5 @@ def from_dict(settings: dict[str, Any]) -> Config:
         for name, value in entries.items()
     }
     # Records of before there was such a setting.
-    flat.setdefault("network.standardised", False)
+    flat.setdefault("learning.centred", False)
     return change(Config(), **flat)

@@ -12,6 +12,7 @@ Rewards of step t arrive with step t + 1, so T steps have T - 1 errors.
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -152,6 +153,8 @@ def make_update(
     def update(
         state: LearnerState, steps: Step, core: CoreState, weights: Float[Array, "N"]
     ) -> tuple[LearnerState, Float[Array, "N"], Metrics]:
+        if rules.centred:
+            state = centre(state)
         trained = jax.tree.map(lambda leaf: leaf[:, rules.prefix :], steps)
         rewards, surprise, novelty_state = head_rewards(novelty, state, trained, rules)
 
@@ -184,6 +187,18 @@ def make_update(
         return state, priorities, metrics
 
     return update
+
+
+def centre(state: LearnerState) -> LearnerState:
+    """Both networks count from the mean value, as far as it is known."""
+    mean_value = scaling.mean_value(state.scales)
+
+    def count_from_mean(network: RecurrentQNetwork) -> RecurrentQNetwork:
+        return eqx.tree_at(lambda network: network.baseline, network, mean_value)
+
+    return state._replace(
+        network=count_from_mean(state.network), target=count_from_mean(state.target)
+    )
 
 
 class Losses(NamedTuple):

@@ -1,8 +1,10 @@
 """The recurrent Q-network: torso, LSTM, duelling heads (appendix A.2).
 
-    observation ─▶ torso ─▶ linear ─┐  (standardised)
+    observation ─▶ torso ─▶ linear ─┐
     previous action, one-hot ───────┼─▶ LSTM ─▶ linear ─▶ heads: Q [H, A]
     previous reward, log ───────────┘
+
+To all values of a head its baseline is added, a number that no gradient changes.
 
 Everything is for one stream; `vmap` makes batches of streams, and populations of networks.
 A stream never ends: where `is_first` is set, the state of the LSTM, the previous action and
@@ -29,7 +31,6 @@ from sidequest.agent.torsos import (
     cast,
     encode,
     encoded_shape,
-    standardise,
 )
 from sidequest.types import Key
 
@@ -128,12 +129,13 @@ class RecurrentQNetwork(eqx.Module):
     post: Linear | None
     heads: DuellingHead
     """All heads in one: each parameter has a leading axis [H]."""
+    baseline: Float[Array, "H"]
+    """Part of all values of a head; see `scaling.mean_value`."""
     spec: ObservationSpec = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
     compute_dtype: jnp.dtype = eqx.field(static=True)
     scan_unroll: int = eqx.field(static=True)
     recurrent: bool = eqx.field(static=True)
-    standardised: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -150,7 +152,6 @@ class RecurrentQNetwork(eqx.Module):
         compute_dtype: str = "float32",
         scan_unroll: int = 1,
         recurrent: bool = True,
-        standardised: bool = False,
     ):
         """The sizes are the paper's by default.
 
@@ -163,10 +164,6 @@ class RecurrentQNetwork(eqx.Module):
             scan_unroll: Steps of the LSTM in one iteration of its loop.
             recurrent: If not, the LSTM starts every step from 0: the same network
                 without a memory.
-            standardised: Whether what the torso says is brought to mean 0 and variance 1
-                before it enters the LSTM. Values start at 0 and must grow to the size of
-                returns; all layers grow with them, and the torso, whose sums are the
-                longest, so far that every gate of the LSTM is open or shut for good.
         """
         torso_key, core_key, post_key, heads_key = jax.random.split(key, 4)
         self.torso = Torso(torso_key, encoded_shape(spec), convolutions, torso_units)
@@ -177,12 +174,12 @@ class RecurrentQNetwork(eqx.Module):
         self.heads = eqx.filter_vmap(
             lambda key: DuellingHead(key, head_inputs, head_units, num_actions)
         )(jax.random.split(heads_key, num_heads))
+        self.baseline = jnp.zeros(num_heads)
         self.spec = spec
         self.num_actions = num_actions
         self.compute_dtype = jnp.dtype(compute_dtype)
         self.scan_unroll = scan_unroll
         self.recurrent = recurrent
-        self.standardised = standardised
 
     def initial_state(self) -> CoreState:
         """The state before the first step of a stream."""
@@ -223,8 +220,6 @@ class RecurrentQNetwork(eqx.Module):
         """All that comes before the recurrent part of the LSTM."""
         torso, core = cast((self.torso, self.core), self.compute_dtype)
         features = torso(encode(self.spec, inputs.observation, self.compute_dtype))
-        if self.standardised:
-            features = standardise(features)
         action = jax.nn.one_hot(inputs.previous_action, self.num_actions)
         # Rewards are not clipped; the logarithm keeps scores of any size usable. One that
         # is not finite would stay in the core to the end of its episode.
@@ -240,6 +235,7 @@ class RecurrentQNetwork(eqx.Module):
         features = output
         if self.post is not None:
             features = jax.nn.relu(cast(self.post, self.compute_dtype)(output))
-        return eqx.filter_vmap(
+        q = eqx.filter_vmap(
             lambda head: head(features, self.compute_dtype),
         )(self.heads)
+        return q + lax.stop_gradient(self.baseline).reshape(-1, 1)

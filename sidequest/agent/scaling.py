@@ -27,6 +27,10 @@ FLOOR = 0.01
 RECENT_STEPS = 1e6
 """Horizon of the statistics of a head that asks for recent ones."""
 
+SHORTEST = 1e-4
+"""Least value of 1 - E[gamma]: without it rewards without end and discount would be worth
+infinitely much."""
+
 LARGEST = 1e15
 """Greatest size of a number in the statistics: its square is still far from overflow."""
 
@@ -116,6 +120,15 @@ def return_scale(statistics: ReturnStatistics) -> Float[Array, "H"]:
     reward, discount, returns = statistics
     squared_return = returns.mean**2 + returns.variance
     return jnp.sqrt(reward.variance + discount.variance * squared_return)
+
+
+def mean_value(statistics: ReturnStatistics) -> Float[Array, "H"]:
+    """E[r] / (1 - E[gamma]): the value of a step, on average; 0 if nothing was seen.
+
+    What all states are worth alike need not be learned: see `Rules.centred`.
+    """
+    left = jnp.maximum(1.0 - statistics.discount.mean, SHORTEST)
+    return statistics.reward.mean / left
 
 
 def used_scale(running: ReturnStatistics, batch: ReturnStatistics) -> Float[Array, "H"]:

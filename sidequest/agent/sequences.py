@@ -48,6 +48,15 @@ class Rules(NamedTuple):
     timeout_is_terminal: bool
     priority_mix: float
     """Share of the greatest error in a sequence's priority; the rest is the mean."""
+    centred: bool = False
+    """Whether the network learns by how much values differ from the mean value m of the
+    game. With Q = m + f the errors are those of centred rewards (Naik et al. 2024):
+
+        r + gamma Q' - Q  =  (r - (1 - gamma) m) + gamma f' - f
+
+    Without it Q starts at 0, far below all returns, and the first errors have one sign.
+    Every layer then grows in the direction that all pictures share; on Ms. Pac-Man twenty
+    updates of Adam saturate the LSTM, and what the pictures differ by is lost for good."""
 
 
 class Errors(NamedTuple):

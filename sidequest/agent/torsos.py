@@ -291,19 +291,11 @@ class Torso(eqx.Module):
         return x
 
 
-def standardise(x: Float[Array, "features"]) -> Float[Array, "features"]:
-    """To mean 0 and variance 1: layer normalisation without gain and bias (Ba et al. 2016),
-    in float32."""
-    y = x.astype(jnp.float32)
-    y = (y - jnp.mean(y)) * lax.rsqrt(jnp.var(y) + 1e-5)
-    return y.astype(x.dtype)
-
-
 def cast(module, dtype: jnp.dtype):
     """The module with its parameters, and so its computations, in another dtype."""
     return jax.tree.map(lambda leaf: leaf.astype(dtype), module)
 
 
 def count_parameters(module) -> int:
-    """Number of trainable numbers."""
+    """How many numbers its arrays hold."""
     return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(module, eqx.is_array)))

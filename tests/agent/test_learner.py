@@ -14,7 +14,12 @@ from sidequest.agent.intrinsic import Novelty, NoveltyState
 from sidequest.agent.learner import head_rewards, make_learner
 from sidequest.agent.networks import Inputs
 from sidequest.agent.scaling import FLOOR, Moments, ReturnStatistics, return_scale
-from sidequest.agent.sequences import Rules, first_priorities, unroll
+from sidequest.agent.sequences import (
+    Rules,
+    first_priorities,
+    sequence_errors,
+    unroll,
+)
 from tests.agent.batches import (
     ACTIONS,
     ITEMS,
@@ -430,3 +435,47 @@ def test_a_network_without_a_prefix_starts_at_the_stored_state():
     first, _ = step_all(state.network, inputs, core)
     np.testing.assert_allclose(q[:, 0], first, rtol=1e-5, atol=1e-6)
     assert core.hidden.shape == (ITEMS, UNITS)
+
+
+def test_a_baseline_is_worth_centred_rewards(batch):
+    """r + d (m + f') - (m + f)  =  (r - (1 - d) m) + d f' - f, whatever ends inside."""
+    steps, _ = batch
+    rules, mean = rules_of("extrinsic", "short"), np.array([30.0, -4.0], np.float32)
+    rng = np.random.default_rng(3)
+    shape = 2, ITEMS, PREFIX + TRAINED, 2, ACTIONS
+    q, q_target = jnp.asarray(rng.normal(size=shape).astype("f"))
+    rewards = rng.normal(size=(ITEMS, PREFIX + TRAINED - 1, 2)).astype("f")
+    goes_on = 1.0 - np.asarray(steps.terminated[:, 1:])[..., None]
+    discounts = goes_on * np.array([GAMMA, SHORT])
+    centred = (rewards - (1 - discounts) * mean).astype("f")
+    up = mean.reshape(1, 1, 2, 1)
+    ours = sequence_errors(q + up, q_target + up, steps, jnp.asarray(rewards), rules)
+    theirs = sequence_errors(q, q_target, steps, jnp.asarray(centred), rules)
+    np.testing.assert_allclose(ours.td, theirs.td, rtol=1e-4, atol=1e-3)
+    assert np.any(ours.td)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_what_all_states_are_worth_need_not_be_learned(centred):
+    """A reward of 1 at every step, for ever, is worth 1 / (1 - 0.9) = 10."""
+    learner, state, rules = compiled("extrinsic", centred=centred)
+    steps = random_steps(0, ITEMS, PREFIX + TRAINED, ends=0.0)
+    steps = steps._replace(reward=jnp.ones_like(steps.reward))
+    nothing = jax.tree.map(jnp.zeros_like, state.network)
+    state = state._replace(network=nothing, target=nothing)
+    state = learner.witness(
+        state,
+        jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), steps),
+        jnp.zeros((PREFIX + TRAINED, ITEMS, 1)),
+    )
+    state, _, metrics = learner.update(state, steps, random_core(0), WEIGHTS)
+    if centred:
+        np.testing.assert_allclose(state.network.baseline, 10.0, rtol=1e-4)
+        np.testing.assert_allclose(state.target.baseline, 10.0, rtol=1e-4)
+        np.testing.assert_allclose(metrics.value, 10.0, rtol=1e-4)
+        np.testing.assert_allclose(metrics.td_error, 0.0, atol=1e-3)
+    else:
+        # Of the 8 transitions 4 have 5 steps before them: 1 + .9 + .81 + .729 + .6561.
+        returns = [4.0951] * 4 + [3.439, 2.71, 1.9, 1.0]
+        np.testing.assert_allclose(metrics.td_error, np.mean(returns), rtol=1e-4)
+        assert not np.any(state.network.baseline)

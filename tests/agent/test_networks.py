@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 
 from sidequest.agent.networks import CoreState, Inputs, RecurrentQNetwork
-from sidequest.agent.torsos import (
-    ConvolutionShape,
-    ObservationSpec,
-    count_parameters,
-    standardise,
-)
+from sidequest.agent.torsos import ConvolutionShape, ObservationSpec, count_parameters
 
 GRID = ObservationSpec((7, 7, 2), categories=(5, 3))
 PLANES = ObservationSpec((10, 10, 4))
@@ -89,13 +84,14 @@ def test_parameters_of_the_paper_network_by_hand():
     advantage = (256 * 256 + 256) + (256 * 18 + 18)
     expected = convolutions + pre + lstm + post + 2 * (value + advantage)
     assert expected == 12_126_438
-    assert sum(leaf.size for leaf in jax.tree.leaves(network)) == expected
+    # And a baseline for each head, which is not learned.
+    assert sum(leaf.size for leaf in jax.tree.leaves(network)) == expected + 2
 
 
 def test_count_parameters():
     # Torso 3 * 12 + 12; LSTM (12 + 4 + 1 + 10) * 40 + 40; linear 10 * 9 + 9;
-    # heads 3 * (2 * (9 * 8 + 8) + (8 + 1) + (8 * 4 + 4)).
-    assert count_parameters(make_network()) == 48 + 1120 + 99 + 3 * (160 + 9 + 36)
+    # heads 3 * (2 * (9 * 8 + 8) + (8 + 1) + (8 * 4 + 4)), and a baseline for each.
+    assert count_parameters(make_network()) == 48 + 1120 + 99 + 3 * (160 + 9 + 36) + 3
 
 
 def test_one_step_by_numpy():
@@ -185,30 +181,18 @@ def test_without_recurrence_nothing_is_remembered():
     assert count_parameters(forgetful) == count_parameters(make_network())
 
 
-@pytest.mark.parametrize("standardised", [False, True])
-def test_standardised_features_can_grow_without_an_effect(standardised):
-    network, inputs = make_network(standardised=standardised), at(make_inputs(), 1)
-    last = network.torso.layers[-1]
-    grown = eqx.tree_at(
-        lambda network: (network.torso.layers[-1].weight, network.torso.layers[-1].bias),
-        network,
-        (1000 * last.weight, 1000 * last.bias),
-    )
-    q, _ = network.step(inputs, make_state())
-    q_grown, _ = grown.step(inputs, make_state())
-    assert np.allclose(q, q_grown, atol=1e-3) == standardised
-    assert count_parameters(network) == count_parameters(make_network())
+def test_a_baseline_moves_all_values_of_its_head_and_no_gradient_moves_it():
+    network, inputs = make_network(), make_inputs()
+    moved = eqx.tree_at(lambda n: n.baseline, network, jnp.array([0.0, 10.0, -200.0]))
+    q, _ = network.unroll(inputs, make_state())
+    q_moved, _ = moved.unroll(inputs, make_state())
+    assert_close(q_moved, q + jnp.array([0.0, 10.0, -200.0]).reshape(1, -1, 1), 1e-4)
 
+    def loss(network):
+        return jnp.sum(network.unroll(inputs, make_state())[0] ** 2)
 
-def test_standardised_features_by_numpy():
-    x = np.random.default_rng(0).gamma(2.0, size=50).astype(np.float32)
-    expected = (x - x.mean()) / np.sqrt(x.var() + 1e-5)
-    np.testing.assert_allclose(standardise(jnp.asarray(x)), expected, rtol=1e-5, atol=1e-6)
-    # Features that are all 0, as before the first frame of some games, stay 0.
-    assert not np.any(standardise(jnp.zeros(8)))
-    low = standardise(jnp.asarray(1000 * x, jnp.bfloat16))
-    assert low.dtype == jnp.bfloat16
-    np.testing.assert_allclose(low.astype(np.float32), expected, atol=0.02)
+    gradient = eqx.filter_grad(loss)(moved)
+    assert not np.any(gradient.baseline) and np.any(gradient.heads.value.bias)
 
 
 def test_heads_start_differently():

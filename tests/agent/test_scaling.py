@@ -34,6 +34,19 @@ def test_scale_by_hand():
     np.testing.assert_allclose(scale, np.sqrt(1 + 0.16 * 5), rtol=1e-6)
 
 
+def test_mean_value_by_hand():
+    """Rewards of 2 on average, and one step of four is an episode's last."""
+    once = jnp.ones(2)
+    statistics = scaling.ReturnStatistics(
+        scaling.Moments(once, jnp.array([2.0, 1.0]), once),
+        scaling.Moments(once, jnp.array([0.75, 1.0]), once),
+        scaling.Moments(once, once, once),
+    )
+    # The second head counts all that will ever be: a great number, but a number.
+    np.testing.assert_allclose(scaling.mean_value(statistics), [8.0, 1e4], rtol=1e-5)
+    assert not np.any(scaling.mean_value(scaling.init(2)))
+
+
 def test_the_formula_in_numpy():
     reward, discount, returns = random_batch(0)
     ours = scaling.return_scale(scaling.measure(reward, discount, returns))

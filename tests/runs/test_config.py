@@ -69,8 +69,8 @@ TABLE = {
     "switching.rate_arms": (0.1, 0.01, 0.001, 0.0001),
 }
 # What the paper gives no number for, or what is of no consequence to results.
-OURS = """network.recurrent network.standardised network.dtype network.scan_unroll
-replay.warm_up learning.timeout_is_terminal switching.rule switching.promise_horizon
+OURS = """network.recurrent network.dtype network.scan_unroll replay.warm_up
+learning.timeout_is_terminal learning.centred switching.rule switching.promise_horizon
 switching.bandit switching.window evaluation.interval evaluation.episodes
 evaluation.traces""".split()
 

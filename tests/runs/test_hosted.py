@@ -342,7 +342,7 @@ def test_the_evaluator_plays_what_the_network_likes_best():
     """Step by step as in one go: the same inputs, the same memory."""
     network = make_network(TINY, Drawn.spec, 1, jax.random.key(3))
     # Strong enough to tell one input from another.
-    network = jax.tree.map(lambda leaf: 1.5 * leaf, network)
+    network = jax.tree.map(lambda leaf: 4 * leaf, network)
     drawn, playing, actions, shown = Drawn([0, 1]), begin_playing(network, 2), [], []
     for step in range(12):
         timestep = drawn.shown(step)._replace(reward=np.float32([step, -step]))
