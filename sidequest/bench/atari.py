@@ -14,18 +14,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from sidequest.agent.modes import modes_of
 from sidequest.bench import best_seconds, machine
 from sidequest.config import PAPER, Config, change
 from sidequest.environments import atari
 from sidequest.environments.base import HostedEnvironment
 from sidequest.replay.tiles import tile_report, tile_store
-from sidequest.runs.assembly import arms_of, assemble
+from sidequest.runs.assembly import assemble
 from sidequest.runs.emulators import build_politely, choose_groups, choose_threads
 from sidequest.runs.hosted import HostedRun
 from sidequest.runs.pace import pace_of
-from sidequest.runs.state import Individual
-from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes, menu_of
+from sidequest.runs.state import Individual, individual_of
+from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes
 from sidequest.switching.variants import parse
 
 INFORMED = "XU-intra(10,informed,p*,X)"
@@ -77,20 +76,20 @@ def measure(
         assemble(config, atari_game.spec, compared, store), pace_of(config), emulators
     )
     clock = Clock(atari_game.spec.frames_per_step * streams, seconds, say)
-    individuals = {name: individual(run, config, name) for name in map(str, compared)}
-    figures = phases(run, individuals[INFORMED], clock)
+    who = {str(v): individual_of(v, 0, run.parts, config) for v in compared}
+    figures = phases(run, who[INFORMED], clock)
     figures |= programs(run) | memory_held(run)
     if variants:
         figures["variants"] = {
-            name: learning(run, name, individuals[name], clock)
+            name: learning(run, name, who[name], clock)
             for name in (EPSILON_GREEDY, INFORMED)
         }
         run.release()
         del run.state
         parts = assemble(config, atari_game.spec, [parse(INTRINSIC)], store)
         run = HostedRun(parts, pace_of(config), emulators)
-        who = individual(run, config, INTRINSIC)
-        intrinsic = learning(run, INTRINSIC, who, clock)
+        novel = individual_of(parse(INTRINSIC), 0, parts, config)
+        intrinsic = learning(run, INTRINSIC, novel, clock)
         figures["variants"][INTRINSIC] = intrinsic
     for group in emulators:
         group.close()
@@ -107,13 +106,6 @@ def device_share(share: float) -> int:
     """Bytes; of a device that does not say how much it has, 2 GB are taken."""
     stats = jax.devices()[0].memory_stats() or {}
     return int(share * stats["bytes_limit"]) if "bytes_limit" in stats else 2 * 10**9
-
-
-def individual(run: HostedRun, config: Config, name: str) -> Individual:
-    variant = parse(name)
-    heads = tuple(head.name for head in run.parts.rules.heads)
-    menu = menu_of(variant, arms_of(config.switching))
-    return Individual(jax.random.key(0), menu, modes_of(variant, heads))
 
 
 class Clock:

@@ -11,6 +11,8 @@ from sidequest.config import PRESETS, Config, ConfigError, change, flatten
 
 COUNTS = {"k": 1e3, "m": 1e6, "b": 1e9}
 SIZES = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+WORDS = {"true": True, "yes": True, "false": False, "no": False, "none": None}
+"""What people type who do not think in Python, whose own words serve as well."""
 
 
 def read_count(text: str, name: str) -> int:
@@ -71,7 +73,7 @@ def read_value(text: str, like):
     """Text as a value of the same type as `like`."""
     if isinstance(like, str):
         return text
-    value = ast.literal_eval(text)
+    value = WORDS[text] if text in WORDS else ast.literal_eval(text)
     if isinstance(like, float) and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if like is not None and type(value) is not type(like):

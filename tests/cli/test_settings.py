@@ -1,0 +1,42 @@
+"""What people type for numbers and settings."""
+
+import pytest
+
+from sidequest.cli import Refusal
+from sidequest.cli.settings import read_config, read_count, read_size
+from sidequest.config import flatten
+
+TYPED = [
+    ("learning.centred=true", True),
+    ("learning.centred=False", False),
+    ("learning.centred=no", False),
+    ("learning.watkins=none", None),
+    ("learning.watkins=yes", True),
+    ("replay.ratio=2", 2.0),
+    ("network.channels=(8, 8, 16, 16)", (8, 8, 16, 16)),
+    ("network.dtype=bfloat16", "bfloat16"),
+]
+
+
+@pytest.mark.parametrize("typed, value", TYPED)
+def test_values_by_the_type_of_their_setting(typed, value):
+    read = flatten(read_config("paper", (typed,)))[typed.partition("=")[0]]
+    assert read == value and type(read) is type(value)
+
+
+@pytest.mark.parametrize(
+    "typed", ["learning.centred=1", "learning.n_step=true", "replay.ratio=no"]
+)
+def test_words_for_other_types_are_refused(typed):
+    with pytest.raises(Refusal, match=r"expected (bool|int|float) such as"):
+        read_config("paper", (typed,))
+
+
+def test_counts_and_sizes():
+    assert [read_count(text, "n") for text in ("200000", "2e5", "200k", "0.2M")] == [
+        200_000
+    ] * 4
+    assert read_size("40GB", "n") == read_size("40 gb", "n") == 40 * 10**9
+    for text in ("", "many", "-3"):
+        with pytest.raises(Refusal):
+            read_count(text, "n")
