@@ -14,6 +14,7 @@ from sidequest.runs import resume_hosted, watchdog
 from sidequest.runs.checkpoint import listed
 from sidequest.runs.faults import Interrupted, MachineFault
 from sidequest.runs.manifest import read_manifest
+from sidequest.runs.pace import pace_of
 from sidequest.runs.records import read_table
 from sidequest.runs.spec import RunSpec, Saving
 from sidequest.runs.train_hosted import train_hosted
