@@ -13,7 +13,7 @@ from typing import Any
 
 import polars
 
-from sidequest.runs.records import TABLES, NoCheckpoint, read_table
+from sidequest.runs.records import MADE_AGAIN, TABLES, NoCheckpoint, read_table
 
 STUDY_FILE = "study.json"
 FAILURES_FILE = "failures.json"
@@ -75,7 +75,6 @@ REWRITTEN = (
     "move this file away, and `sidequest study` writes it anew: runs that have finished "
     "are not made again"
 )
-MADE_AGAIN = "move the folder of this run away, and make the run again"
 
 
 @contextlib.contextmanager

@@ -161,6 +161,10 @@ def refuse_existing(folder: Path) -> None:
         raise RunExists(f"{folder} holds a run already; {hint}")
 
 
+MADE_AGAIN = "move the folder of this run away, and make the run again"
+"""What helps where a table cannot be read."""
+
+
 def read_table(folder: Path | str, table: str) -> "polars.DataFrame":
     """A table of a run, finished or not; an unfinished last line is left out.
 
@@ -176,10 +180,7 @@ def read_table(folder: Path | str, table: str) -> "polars.DataFrame":
         return read_lines(growing) if growing.exists() else polars.DataFrame()
     except (OSError, polars.exceptions.PolarsError):
         torn = finished if finished.exists() else growing
-        raise NoCheckpoint(
-            f"{torn} cannot be read; move the folder of this run away, and make the run "
-            f"again"
-        ) from None
+        raise NoCheckpoint(f"{torn} cannot be read; {MADE_AGAIN}") from None
 
 
 def read_lines(path: Path) -> "polars.DataFrame":
