@@ -88,9 +88,9 @@ class LearningConfig:
     """Whether a time limit counts as the end of all reward, as in DQN's line of agents."""
     priority_mix: float = 0.9
     """Priority of a sequence: this share of the greatest TD error, the rest of the mean."""
-    centred: bool = True
-    """Whether the network learns differences from the mean value alone. Ours; without it
-    the first updates on Ms. Pac-Man saturate the LSTM for good (docs/results/atari)."""
+    standardised: bool = True
+    """Whether the network counts pictures and values from their means, in units of their
+    spread. Ours; without it Ms. Pac-Man is not learned (docs/results/atari)."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ SMALL = Config(
         learning_rate=1e-3,
         target_interval=100,
         timeout_is_terminal=False,
-        centred=False,
+        standardised=False,
     ),
     novelty=NoveltyConfig(
         channels=(16,), kernels=(3,), strides=(1,), units=64, downsampling=1
@@ -244,5 +244,5 @@ def from_dict(settings: dict[str, Any]) -> Config:
         for name, value in entries.items()
     }
     # Records of before there was such a setting.
-    flat.setdefault("learning.centred", False)
+    flat.setdefault("learning.standardised", flat.pop("learning.centred", False))
     return change(Config(), **flat)

@@ -16,11 +16,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Num
 
 from sidequest.agent import scaling
 from sidequest.agent.intrinsic import Novelty, NoveltyState
-from sidequest.agent.networks import CoreState, RecurrentQNetwork
+from sidequest.agent.networks import CoreState, RecurrentQNetwork, Standard
 from sidequest.agent.sequences import (
     Errors,
     Rules,
@@ -32,6 +32,7 @@ from sidequest.agent.sequences import (
     unroll,
 )
 from sidequest.agent.targets import sequence_priority
+from sidequest.agent.torsos import encode
 from sidequest.types import Key
 
 
@@ -58,6 +59,9 @@ class LearnerState(NamedTuple):
     target: RecurrentQNetwork
     optimiser: Any
     scales: scaling.ReturnStatistics
+    observations: scaling.Moments
+    """Of each input of the torso, over sequences replayed so far; see
+    `Rules.standardised`."""
     novelty: NoveltyState | None
     """Of random network distillation; None without an intrinsic head."""
     updates: Int[Array, ""]
@@ -114,11 +118,13 @@ def make_learner(
         network = make_network(network_key)
         parameters: Any = network  # optax's types know no modules
         zero = jnp.zeros((), jnp.int32)
+        unseen = jnp.zeros_like(network.standard.observation)
         return LearnerState(
             network=network,
             target=network,
             optimiser=optimiser.init(parameters),
             scales=scaling.init(len(rules.heads)),
+            observations=scaling.Moments(zero.astype(jnp.float32), unseen, unseen),
             novelty=novelty.init(novelty_key) if novelty else None,
             updates=zero,
             skipped=Skipped(zero, zero, zero),
@@ -153,8 +159,9 @@ def make_update(
     def update(
         state: LearnerState, steps: Step, core: CoreState, weights: Float[Array, "N"]
     ) -> tuple[LearnerState, Float[Array, "N"], Metrics]:
-        if rules.centred:
-            state = centre(state)
+        if rules.standardised:
+            # One of each sequence: neighbours look alike.
+            state = standardise(state, steps.observation[:, 0])
         trained = jax.tree.map(lambda leaf: leaf[:, rules.prefix :], steps)
         rewards, surprise, novelty_state = head_rewards(novelty, state, trained, rules)
 
@@ -189,15 +196,28 @@ def make_update(
     return update
 
 
-def centre(state: LearnerState) -> LearnerState:
-    """Both networks count from the mean value, as far as it is known."""
-    mean_value = scaling.mean_value(state.scales)
+def standardise(state: LearnerState, observations: Num[Array, "N ..."]) -> LearnerState:
+    """Both networks count from the means of what was seen, in units of its spread."""
 
-    def count_from_mean(network: RecurrentQNetwork) -> RecurrentQNetwork:
-        return eqx.tree_at(lambda network: network.baseline, network, mean_value)
+    def encoded(observation: Num[Array, "..."]) -> Float[Array, "..."]:
+        return encode(state.network.spec, observation, jnp.dtype("float32"))
+
+    seen = scaling.moments(jax.vmap(encoded)(observations), axis=0)
+    seen = scaling.merge(state.observations, seen)
+    standard = Standard(
+        observation=seen.mean,
+        observation_unit=jnp.maximum(jnp.sqrt(jnp.mean(seen.variance)), scaling.FLOOR),
+        value=scaling.mean_value(state.scales),
+        value_unit=scaling.used_scale(state.scales, state.scales),
+    )
+
+    def by_standard(network: RecurrentQNetwork) -> RecurrentQNetwork:
+        return eqx.tree_at(lambda network: network.standard, network, standard)
 
     return state._replace(
-        network=count_from_mean(state.network), target=count_from_mean(state.target)
+        network=by_standard(state.network),
+        target=by_standard(state.target),
+        observations=seen,
     )
 
 

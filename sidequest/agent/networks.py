@@ -4,7 +4,8 @@
     previous action, one-hot ───────┼─▶ LSTM ─▶ linear ─▶ heads: Q [H, A]
     previous reward, log ───────────┘
 
-To all values of a head its baseline is added, a number that no gradient changes.
+Observations are counted from a mean and in a unit, and so are the values of each head; see
+`Standard`, which no gradient changes.
 
 Everything is for one stream; `vmap` makes batches of streams, and populations of networks.
 A stream never ends: where `is_first` is set, the state of the LSTM, the previous action and
@@ -49,6 +50,17 @@ class CoreState(NamedTuple):
 
     hidden: Float[Array, "units"]
     cell: Float[Array, "units"]
+
+
+class Standard(NamedTuple):
+    """Where a network counts from, and in what units: x - mean = unit * (what it sees), and
+    Q = mean + unit * (what it says)."""
+
+    observation: Float[Array, "..."]
+    """Mean of every input of the torso: of images, the mean picture."""
+    observation_unit: Float[Array, ""]
+    value: Float[Array, "H"]
+    value_unit: Float[Array, "H"]
 
 
 class LSTM(eqx.Module):
@@ -129,8 +141,7 @@ class RecurrentQNetwork(eqx.Module):
     post: Linear | None
     heads: DuellingHead
     """All heads in one: each parameter has a leading axis [H]."""
-    baseline: Float[Array, "H"]
-    """Part of all values of a head; see `scaling.mean_value`."""
+    standard: Standard
     spec: ObservationSpec = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
     compute_dtype: jnp.dtype = eqx.field(static=True)
@@ -174,7 +185,10 @@ class RecurrentQNetwork(eqx.Module):
         self.heads = eqx.filter_vmap(
             lambda key: DuellingHead(key, head_inputs, head_units, num_actions)
         )(jax.random.split(heads_key, num_heads))
-        self.baseline = jnp.zeros(num_heads)
+        nothing, once = jnp.zeros(num_heads), jnp.ones(num_heads)
+        self.standard = Standard(
+            jnp.zeros(encoded_shape(spec)), jnp.ones(()), nothing, once
+        )
         self.spec = spec
         self.num_actions = num_actions
         self.compute_dtype = jnp.dtype(compute_dtype)
@@ -219,7 +233,10 @@ class RecurrentQNetwork(eqx.Module):
     def _project(self, inputs: Inputs) -> Float[Array, "gates"]:
         """All that comes before the recurrent part of the LSTM."""
         torso, core = cast((self.torso, self.core), self.compute_dtype)
-        features = torso(encode(self.spec, inputs.observation, self.compute_dtype))
+        standard = lax.stop_gradient(self.standard)
+        seen = encode(self.spec, inputs.observation, jnp.dtype("float32"))
+        seen = (seen - standard.observation) / standard.observation_unit
+        features = torso(seen.astype(self.compute_dtype))
         action = jax.nn.one_hot(inputs.previous_action, self.num_actions)
         # Rewards are not clipped; the logarithm keeps scores of any size usable. One that
         # is not finite would stay in the core to the end of its episode.
@@ -238,4 +255,11 @@ class RecurrentQNetwork(eqx.Module):
         q = eqx.filter_vmap(
             lambda head: head(features, self.compute_dtype),
         )(self.heads)
-        return q + lax.stop_gradient(self.baseline).reshape(-1, 1)
+        standard = lax.stop_gradient(self.standard)
+        return standard.value[:, None] + standard.value_unit[:, None] * q
+
+
+def count_parameters(network: RecurrentQNetwork) -> int:
+    """How many numbers are learned."""
+    learned = eqx.tree_at(lambda network: network.standard, network, None)
+    return sum(leaf.size for leaf in jax.tree.leaves(learned))

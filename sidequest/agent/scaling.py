@@ -125,7 +125,7 @@ def return_scale(statistics: ReturnStatistics) -> Float[Array, "H"]:
 def mean_value(statistics: ReturnStatistics) -> Float[Array, "H"]:
     """E[r] / (1 - E[gamma]): the value of a step, on average; 0 if nothing was seen.
 
-    What all states are worth alike need not be learned: see `Rules.centred`.
+    What all states are worth alike need not be learned: see `Rules.standardised`.
     """
     left = jnp.maximum(1.0 - statistics.discount.mean, SHORTEST)
     return statistics.reward.mean / left

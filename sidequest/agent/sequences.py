@@ -48,15 +48,17 @@ class Rules(NamedTuple):
     timeout_is_terminal: bool
     priority_mix: float
     """Share of the greatest error in a sequence's priority; the rest is the mean."""
-    centred: bool = False
-    """Whether the network learns by how much values differ from the mean value m of the
-    game. With Q = m + f the errors are those of centred rewards (Naik et al. 2024):
+    standardised: bool = False
+    """Whether the network sees by how much pictures differ from the mean picture, and says
+    by how much values differ from the mean value m of the game, both in units of their
+    spread. With Q = m + sigma f the errors are those of centred rewards (Naik et al. 2024):
 
-        r + gamma Q' - Q  =  (r - (1 - gamma) m) + gamma f' - f
+        r + gamma Q' - Q  =  (r - (1 - gamma) m) + sigma (gamma f' - f)
 
-    Without it Q starts at 0, far below all returns, and the first errors have one sign.
-    Every layer then grows in the direction that all pictures share; on Ms. Pac-Man twenty
-    updates of Adam saturate the LSTM, and what the pictures differ by is lost for good."""
+    Without it most of a picture is what all pictures share, as the maze of Ms. Pac-Man. A
+    step of Adam has the same size in all weights, and in that direction they all add up:
+    20 updates saturate the LSTM, or switch units of the torso off for good, before what
+    pictures differ by was learned."""
 
 
 class Errors(NamedTuple):

@@ -294,8 +294,3 @@ class Torso(eqx.Module):
 def cast(module, dtype: jnp.dtype):
     """The module with its parameters, and so its computations, in another dtype."""
     return jax.tree.map(lambda leaf: leaf.astype(dtype), module)
-
-
-def count_parameters(module) -> int:
-    """How many numbers its arrays hold."""
-    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(module, eqx.is_array)))

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from sidequest.agent.actor import Actor, make_actor
 from sidequest.agent.learner import Learner
-from sidequest.agent.torsos import count_parameters
+from sidequest.agent.networks import count_parameters
 from sidequest.bench import best_seconds, machine
 from sidequest.config import SMALL, Config, ConfigError, change
 from sidequest.environments import registry

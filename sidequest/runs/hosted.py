@@ -1,15 +1,15 @@
 """Emulators on the host, everything else on the accelerator; one thread controls both.
 
 The emulators work in groups that are visited in a fixed order. A visit receives what the
-next group shows and starts to copy it, sends off the actions that the device has found for
-the group before, and has the device act on the group whose copy was started by the visit
-before. So nobody waits for a copy or for the device. With four groups, after g0 was
-received at the start:
+next group shows and starts to copy it, sends off the actions that the device has found two
+visits ago, and has the device act on the group whose copy was started by the visit before.
+So nobody waits for a copy or for the device, not even behind an update. With five groups,
+after g0 was received at the start:
 
-    visit       0     1     2     3     4     5
-    receive     g1    g2    g3    g0    g1    g2
-    send              g0    g1    g2    g3    g0      g0 emulates between visits 1 and 3
-    act         g0    g1    g2    g3    g0    g1
+    visit       0     1     2     3     4     5     6
+    receive     g1    g2    g3    g4    g0    g1    g2
+    send                    g0    g1    g2    g3    g4    g0 emulates between visits 2 and 4
+    act         g0    g1    g2    g3    g4    g0    g1
 
 With more groups, more of them emulate at a time. When all were acted on L times, a block
 goes into replay, and the updates that it pays for are spread over the visits of the next
@@ -22,6 +22,7 @@ Each is short enough to hide behind the groups in flight. Nothing depends on how
 anything takes: a run is repeatable from its seed, and its replay ratio is exact.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -45,6 +46,9 @@ from sidequest.types import Timestep
 
 FEWEST_GROUPS = 3
 """One arrives, one is acted on, one emulates."""
+
+LAG = 2
+"""Visits between acting on a group and sending it off, where there are groups enough."""
 
 
 class GreedyEpisode(NamedTuple):
@@ -97,7 +101,9 @@ class HostedRun:
         self._no_metrics = settle(parts.learner.no_metrics())
         self.evaluator_episodes = evaluator_episodes
         self._arrived: tuple[Array, Array] | None = None
-        self._unsent: tuple[HostedEnvironment, Array] | None = None
+        self._unsent: deque[list[tuple[HostedEnvironment, Array]]] = deque()
+        # What a visit receives was sent off by the visit before.
+        self._lag = min(LAG, len(groups) - 2)
 
     def start(self, individual: Individual) -> None:
         """Begins a run: fresh parameters, empty replay, emulators as they are."""
@@ -157,11 +163,12 @@ class HostedRun:
         following = self.groups[(group + 1) % len(self.groups)]
         self._arrived = _to_device(following.recv())
         # Before the act, whose dispatch takes a while: those emulators can start.
-        self.send_kept()
+        self.send_kept(self._lag - 1)
         actions, actors, block = self.programs.visit(
             member.key, member.policy, arrived, member.actors, block
         )
         self.state = HostedState(member._replace(actors=actors), block, playing)
+        self._unsent.append([])
         self._keep(self.groups[group], actions)
         if self.evaluator is not None and group == len(self.groups) - 1:
             self._visit_evaluator(self.evaluator)
@@ -169,7 +176,6 @@ class HostedRun:
     def _visit_evaluator(self, evaluator: HostedEnvironment) -> None:
         timestep = evaluator.recv()
         self._scores.count(timestep, self.blocks)
-        self.send_kept()
         network = self.state.member.learner.network
         actions, playing = self.programs.play(
             network, _to_device(timestep), self.state.playing
@@ -178,16 +184,16 @@ class HostedRun:
         self._keep(evaluator, actions)
 
     def _keep(self, environment: HostedEnvironment, actions: Array) -> None:
-        """These actions go to the emulators in the next visit, when the device has them."""
+        """These actions go to the emulators with others of this visit, when the device has
+        had time to find them."""
         actions.copy_to_host_async()
-        self._unsent = environment, actions
+        self._unsent[-1].append((environment, actions))
 
-    def send_kept(self) -> None:
-        """Sends off the actions of the visit before, if there was one."""
-        if self._unsent is not None:
-            environment, actions = self._unsent
-            environment.send(np.asarray(actions))
-            self._unsent = None
+    def send_kept(self, but: int = 0) -> None:
+        """Sends off the actions of all visits `but` the newest."""
+        while len(self._unsent) > but:
+            for environment, actions in self._unsent.popleft():
+                environment.send(np.asarray(actions))
 
     def release(self) -> None:
         """Lets go of the emulators: all are in flight then, as they were before the run."""

@@ -10,7 +10,7 @@ from sidequest.runs.faults import DoesNotFit
 from sidequest.runs.shards import Damaged, FileNote
 
 MANIFEST = "manifest.json"
-SCHEMA = 3
+SCHEMA = 4
 LARGEST = 2**28
 """Bytes that a manifest may have."""
 

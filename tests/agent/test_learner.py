@@ -2,6 +2,7 @@
 
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -455,13 +456,14 @@ def test_a_baseline_is_worth_centred_rewards(batch):
     assert np.any(ours.td)
 
 
-@pytest.mark.parametrize("centred", [False, True])
-def test_what_all_states_are_worth_need_not_be_learned(centred):
+@pytest.mark.parametrize("standardised", [False, True])
+def test_what_all_states_are_worth_need_not_be_learned(standardised):
     """A reward of 1 at every step, for ever, is worth 1 / (1 - 0.9) = 10."""
-    learner, state, rules = compiled("extrinsic", centred=centred)
+    learner, state, rules = compiled("extrinsic", standardised=standardised)
     steps = random_steps(0, ITEMS, PREFIX + TRAINED, ends=0.0)
     steps = steps._replace(reward=jnp.ones_like(steps.reward))
     nothing = jax.tree.map(jnp.zeros_like, state.network)
+    nothing = eqx.tree_at(lambda n: n.standard, nothing, state.network.standard)
     state = state._replace(network=nothing, target=nothing)
     state = learner.witness(
         state,
@@ -469,13 +471,34 @@ def test_what_all_states_are_worth_need_not_be_learned(centred):
         jnp.zeros((PREFIX + TRAINED, ITEMS, 1)),
     )
     state, _, metrics = learner.update(state, steps, random_core(0), WEIGHTS)
-    if centred:
-        np.testing.assert_allclose(state.network.baseline, 10.0, rtol=1e-4)
-        np.testing.assert_allclose(state.target.baseline, 10.0, rtol=1e-4)
+    if standardised:
+        np.testing.assert_allclose(state.network.standard.value, 10.0, rtol=1e-4)
+        np.testing.assert_allclose(state.target.standard.value, 10.0, rtol=1e-4)
         np.testing.assert_allclose(metrics.value, 10.0, rtol=1e-4)
         np.testing.assert_allclose(metrics.td_error, 0.0, atol=1e-3)
     else:
         # Of the 8 transitions 4 have 5 steps before them: 1 + .9 + .81 + .729 + .6561.
         returns = [4.0951] * 4 + [3.439, 2.71, 1.9, 1.0]
         np.testing.assert_allclose(metrics.td_error, np.mean(returns), rtol=1e-4)
-        assert not np.any(state.network.baseline)
+        assert not np.any(state.network.standard.value)
+
+
+def test_standards_are_those_of_all_that_was_seen():
+    """The first observation of each sequence counts; values are in units of sigma."""
+    learner, state, _ = compiled("extrinsic", standardised=True)
+    seen = []
+    for seed in range(3):
+        steps = random_steps(seed, ITEMS, PREFIX + TRAINED)
+        seen.append(np.asarray(steps.observation[:, 0]))
+        block = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), steps)
+        values = jnp.zeros((PREFIX + TRAINED, ITEMS, 1))
+        state = learner.witness(state, block, values)
+        scale = learner.greedy(state)[1]
+        state, _, _ = learner.update(state, steps, random_core(seed), WEIGHTS)
+    seen = np.concatenate(seen)
+    for network in (state.network, state.target):
+        standard = network.standard
+        np.testing.assert_allclose(standard.observation, seen.mean(0), rtol=1e-5, atol=1e-6)
+        unit = np.sqrt(np.mean(seen.var(0)))
+        np.testing.assert_allclose(standard.observation_unit, unit, rtol=1e-5)
+        np.testing.assert_allclose(standard.value_unit, scale, rtol=1e-5)

@@ -6,8 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sidequest.agent.networks import CoreState, Inputs, RecurrentQNetwork
-from sidequest.agent.torsos import ConvolutionShape, ObservationSpec, count_parameters
+from sidequest.agent.networks import (
+    CoreState,
+    Inputs,
+    RecurrentQNetwork,
+    Standard,
+    count_parameters,
+)
+from sidequest.agent.torsos import ConvolutionShape, ObservationSpec
 
 GRID = ObservationSpec((7, 7, 2), categories=(5, 3))
 PLANES = ObservationSpec((10, 10, 4))
@@ -84,14 +90,16 @@ def test_parameters_of_the_paper_network_by_hand():
     advantage = (256 * 256 + 256) + (256 * 18 + 18)
     expected = convolutions + pre + lstm + post + 2 * (value + advantage)
     assert expected == 12_126_438
-    # And a baseline for each head, which is not learned.
-    assert sum(leaf.size for leaf in jax.tree.leaves(network)) == expected + 2
+    # And the standard, which is not learned: a mean picture, its unit, two numbers a head.
+    standard = 210 * 160 * 3 + 1 + 2 * 2
+    assert sum(leaf.size for leaf in jax.tree.leaves(network)) == expected + standard
+    assert count_parameters(network) == expected
 
 
 def test_count_parameters():
     # Torso 3 * 12 + 12; LSTM (12 + 4 + 1 + 10) * 40 + 40; linear 10 * 9 + 9;
-    # heads 3 * (2 * (9 * 8 + 8) + (8 + 1) + (8 * 4 + 4)), and a baseline for each.
-    assert count_parameters(make_network()) == 48 + 1120 + 99 + 3 * (160 + 9 + 36) + 3
+    # heads 3 * (2 * (9 * 8 + 8) + (8 + 1) + (8 * 4 + 4)).
+    assert count_parameters(make_network()) == 48 + 1120 + 99 + 3 * (160 + 9 + 36)
 
 
 def test_one_step_by_numpy():
@@ -181,18 +189,24 @@ def test_without_recurrence_nothing_is_remembered():
     assert count_parameters(forgetful) == count_parameters(make_network())
 
 
-def test_a_baseline_moves_all_values_of_its_head_and_no_gradient_moves_it():
+def test_a_standard_is_where_the_network_counts_from_and_in_what_units():
+    """(x - 1) / 4 is what a plain network would see; 3 f + 10 is what it then says."""
     network, inputs = make_network(), make_inputs()
-    moved = eqx.tree_at(lambda n: n.baseline, network, jnp.array([0.0, 10.0, -200.0]))
-    q, _ = network.unroll(inputs, make_state())
-    q_moved, _ = moved.unroll(inputs, make_state())
-    assert_close(q_moved, q + jnp.array([0.0, 10.0, -200.0]).reshape(1, -1, 1), 1e-4)
+    x = inputs.observation.astype(jnp.float32)
+    mean, unit = jnp.array([0.0, 10.0, -200.0]), jnp.array([1.0, 3.0, 0.5])
+    standard = Standard(jnp.full(x.shape[1:], 0.5), jnp.float32(2.0), mean, unit)
+    moved = eqx.tree_at(lambda n: n.standard, network, standard)
+    # Observations are divided by 2, their maximum, before all else.
+    plain, _ = network.unroll(inputs._replace(observation=(x - 1.0) / 2.0), make_state())
+    q, _ = moved.unroll(inputs, make_state())
+    assert_close(q, mean[:, None] + unit[:, None] * plain, 1e-4)
 
     def loss(network):
         return jnp.sum(network.unroll(inputs, make_state())[0] ** 2)
 
     gradient = eqx.filter_grad(loss)(moved)
-    assert not np.any(gradient.baseline) and np.any(gradient.heads.value.bias)
+    assert not any(np.any(leaf) for leaf in gradient.standard)
+    assert np.any(gradient.heads.value.bias)
 
 
 def test_heads_start_differently():

@@ -70,7 +70,7 @@ TABLE = {
 }
 # What the paper gives no number for, or what is of no consequence to results.
 OURS = """network.recurrent network.dtype network.scan_unroll replay.warm_up
-learning.timeout_is_terminal learning.centred switching.rule switching.promise_horizon
+learning.timeout_is_terminal learning.standardised switching.rule switching.promise_horizon
 switching.bandit switching.window evaluation.interval evaluation.episodes
 evaluation.traces""".split()
 

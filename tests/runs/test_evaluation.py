@@ -23,7 +23,7 @@ class Rememberer(RecurrentQNetwork):
     sign: jax.Array
 
     def __init__(self, sign):
-        self.torso = self.core = self.post = self.heads = self.baseline = self.spec = None
+        self.torso = self.core = self.post = self.heads = self.standard = self.spec = None
         self.num_actions = self.compute_dtype = self.scan_unroll = self.recurrent = None
         self.sign = jnp.float32(sign)
 
