@@ -19,7 +19,7 @@ Built = TypeVar("Built")
 NICENESS = 10
 """How far emulators stand back; any user may lower a priority."""
 
-MOST_GROUPS = 8
+MOST_GROUPS = 12
 ENOUGH_GROUPS = 4
 """So that one group is at work during a whole visit, whatever the others wait for."""
 
@@ -45,8 +45,9 @@ def choose_groups(streams: int) -> int:
 
 
 def choose_threads(groups: int) -> int:
-    """Of each group; together two a core, because some of the groups always wait."""
-    return -(-2 * available_cores() // groups)
+    """Of each group; together four a core, because half of the groups wait at any time, and
+    so do the threads of a group that is nearly done."""
+    return -(-4 * available_cores() // groups)
 
 
 class Construction:

@@ -1,10 +1,10 @@
 """Emulators on the host, everything else on the accelerator; one thread controls both.
 
 The emulators work in groups that are visited in a fixed order. A visit receives what the
-next group shows and starts to copy it, sends off the actions that the device has found two
+next group shows and starts to copy it, sends off the actions that the device has found some
 visits ago, and has the device act on the group whose copy was started by the visit before.
-So nobody waits for a copy or for the device, not even behind an update. With five groups,
-after g0 was received at the start:
+So nobody waits for a copy or for the device, not even behind an update. With five groups
+and a lag of two visits, after g0 was received at the start:
 
     visit       0     1     2     3     4     5     6
     receive     g1    g2    g3    g4    g0    g1    g2
@@ -46,9 +46,6 @@ from sidequest.types import Timestep
 
 FEWEST_GROUPS = 3
 """One arrives, one is acted on, one emulates."""
-
-LAG = 2
-"""Visits between acting on a group and sending it off, where there are groups enough."""
 
 
 class GreedyEpisode(NamedTuple):
@@ -102,8 +99,7 @@ class HostedRun:
         self.evaluator_episodes = evaluator_episodes
         self._arrived: tuple[Array, Array] | None = None
         self._unsent: deque[list[tuple[HostedEnvironment, Array]]] = deque()
-        # What a visit receives was sent off by the visit before.
-        self._lag = min(LAG, len(groups) - 2)
+        self._lag = choose_lag(len(groups))
 
     def start(self, individual: Individual) -> None:
         """Begins a run: fresh parameters, empty replay, emulators as they are."""
@@ -291,6 +287,15 @@ class Scores:
         """Those that ended since the last call."""
         finished, self._finished = self._finished, []
         return finished
+
+
+def choose_lag(groups: int) -> int:
+    """Visits between acting on a group and sending it off: 1 of 3 groups, 3 of 8, 4 of 12.
+
+    The more, the longer an update may hold the device up before this thread has to wait
+    for actions; the fewer, the more groups emulate.
+    """
+    return (groups + 1) // 3
 
 
 def share(number: int, of: int, events: int) -> int:

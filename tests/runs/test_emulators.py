@@ -15,7 +15,8 @@ from sidequest.runs.emulators import Construction, choose_groups
         *((6, 3), (9, 3), (15, 3), (30, 3), (10, 5), (14, 7), (270, 3), (291, 3)),
         # Enough: as many groups as have 96 or more.
         *((384, 4), (480, 5), (512, 4), (576, 6), (600, 6), (672, 7), (700, 7)),
-        *((768, 8), (1_000, 8), (1_024, 8), (4_096, 8), (485, 5)),
+        *((768, 8), (1_000, 10), (1_024, 8), (4_096, 8), (485, 5)),
+        *((960, 10), (1_152, 12), (1_536, 12), (3_072, 12)),
     ],
 )
 def test_the_choice_of_groups(streams, groups):
@@ -23,9 +24,9 @@ def test_the_choice_of_groups(streams, groups):
     assert streams % groups == 0
 
 
-@pytest.mark.parametrize("streams", [0, 1, 2, 11, 13, 121])
+@pytest.mark.parametrize("streams", [0, 1, 2, 13, 17, 169])
 def test_streams_that_make_no_groups_of_one_size(streams):
-    with pytest.raises(ConfigError, match=f"acting.streams is {streams}; .* 3 to 8"):
+    with pytest.raises(ConfigError, match=f"acting.streams is {streams}; .* 3 to 12"):
         choose_groups(streams)
 
 
@@ -67,8 +68,8 @@ def test_construction_is_told_group_by_group(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "cores, groups, threads", [(16, 8, 4), (16, 6, 6), (2, 4, 1), (1, 3, 1)]
+    "cores, groups, threads", [(16, 8, 8), (16, 12, 6), (2, 4, 2), (1, 3, 2)]
 )
-def test_two_threads_a_core(monkeypatch, cores, groups, threads):
+def test_four_threads_a_core(monkeypatch, cores, groups, threads):
     monkeypatch.setattr(emulators, "available_cores", lambda: cores)
     assert emulators.choose_threads(groups) == threads

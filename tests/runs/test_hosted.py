@@ -19,7 +19,7 @@ from sidequest.replay.tiles import tile_store
 from sidequest.runs.assembly import arms_of, assemble, make_network
 from sidequest.runs.collection import begin_playing, pack_timestep, play, unpack_timestep
 from sidequest.runs.emulators import NICENESS, build_politely
-from sidequest.runs.hosted import HostedRun, Scores, share
+from sidequest.runs.hosted import HostedRun, Scores, choose_lag, share
 from sidequest.runs.pace import pace_of
 from sidequest.runs.state import Individual
 from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes, menu_of
@@ -254,6 +254,51 @@ def test_the_same_seed_gives_the_same_records(run):
         again = blocks(run, 6)
         same = jax.tree.map(partial(np.array_equal, equal_nan=True), once, again)
         assert all(jax.tree.leaves(same)) == (seed == 0)
+
+
+class Logged(Drawn):
+    """Tells when it is received from and sent to."""
+
+    def __init__(self, streams, name, log):
+        super().__init__(streams)
+        self.name, self.log = name, log
+
+    def send(self, actions):
+        self.log[-1] += f" > g{self.name}"
+        super().send(actions)
+
+    def recv(self):
+        self.log.append(f"g{self.name}")
+        return super().recv()
+
+
+def test_what_is_sent_off_when_and_that_records_do_not_depend_on_it():
+    """The first group is received at the start, then one a visit: after that, what was
+    dispatched `lag` visits ago is sent off."""
+    expected = {
+        1: ["g0", "g1", "g2 > g0", "g3 > g1", "g4 > g2", "g5 > g3", "g0 > g4", "g1 > g5"],
+        2: ["g0", "g1", "g2", "g3 > g0", "g4 > g1", "g5 > g2", "g0 > g3", "g1 > g4"],
+    }
+    many, records = GROUPS * SIZE, []
+    run = make_run(Drawn.spec, [Drawn([stream]) for stream in range(many)])
+    for lag in (2, 1):
+        log: list[str] = []
+        run.release()
+        run.groups = [Logged([stream], stream, log) for stream in range(many)]
+        run._lag = lag
+        run.start(individual(0))
+        records.append(blocks(run, 5))
+        assert log[:8] == expected[lag]
+        run.release()
+        assert all(group.in_flight for group in run.groups)
+    same = jax.tree.map(partial(np.array_equal, equal_nan=True), *records)
+    assert all(jax.tree.leaves(same))
+
+
+@pytest.mark.parametrize("groups", range(3, 13))
+def test_a_group_is_sent_off_before_it_is_wanted(groups):
+    """Acted on in visit v, it is received again in visit v + groups - 1."""
+    assert 1 <= choose_lag(groups) <= groups - 2
 
 
 def test_actors_pull_parameters_when_it_is_time(run):
