@@ -235,7 +235,9 @@ class RecurrentQNetwork(eqx.Module):
         torso, core = cast((self.torso, self.core), self.compute_dtype)
         standard = lax.stop_gradient(self.standard)
         seen = encode(self.spec, inputs.observation, jnp.dtype("float32"))
-        seen = (seen - standard.observation) / standard.observation_unit
+        # A product and a sum for each pixel; the mean is divided only once for all frames.
+        per_unit = 1.0 / standard.observation_unit
+        seen = seen * per_unit - standard.observation * per_unit
         features = torso(seen.astype(self.compute_dtype))
         action = jax.nn.one_hot(inputs.previous_action, self.num_actions)
         # Rewards are not clipped; the logarithm keeps scores of any size usable. One that

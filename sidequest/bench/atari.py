@@ -23,6 +23,7 @@ from sidequest.runs.assembly import assemble
 from sidequest.runs.emulators import build_politely, choose_groups, choose_threads
 from sidequest.runs.hosted import HostedRun
 from sidequest.runs.pace import pace_of
+from sidequest.runs.records import available_cores
 from sidequest.runs.state import Individual, individual_of
 from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes
 from sidequest.switching.variants import parse
@@ -37,7 +38,7 @@ NEVER = 10**9  # blocks of warm-up
 def measure(
     game: str = "frostbite",
     *,
-    streams: int = 768,
+    streams: int | None = None,
     threads: int | None = None,
     seconds: float = 10.0,
     memory: int | None = None,
@@ -49,7 +50,8 @@ def measure(
 
     Args:
         game: ROM name.
-        streams: Emulators, of all groups together.
+        streams: Emulators, of all groups together; by default 96 a core, at most 1,536,
+            with which the groups in flight keep 16 cores busy.
         threads: Of each group; by default as many as a run takes.
         seconds: Spent on each phase, without compiling and building.
         memory: Bytes for replay; by default 60% of what JAX may use of the device.
@@ -57,6 +59,7 @@ def measure(
         variants: Whether to compare variants too.
         say: Told what is going on.
     """
+    streams = streams or 96 * min(available_cores(), 16)
     config, groups = bench_config(config, streams), choose_groups(streams)
     threads = threads or choose_threads(groups)
     atari_game = atari.make(game)
@@ -146,12 +149,14 @@ def phases(run: HostedRun, who: Individual, clock: Clock) -> dict[str, Any]:
     whole = learning(run, "learning", who, clock)
     run.release()
     after = clock.rate("emulators alone", lambda: step_alone(rng, run.groups), 1)
+    alone = (before + after) / 2
     return {
-        "emulators_alone": (before + after) / 2,
+        "emulators_alone": alone,
         "emulators_alone_each": [before, after],
         "acting": acting,
         "replay": replay,
         "learning": whole,
+        "learning_of_emulators_alone": whole / alone,
     }
 
 

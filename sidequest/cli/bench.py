@@ -8,7 +8,7 @@ from tyro.conf import Positional
 from sidequest.cli import Refusal
 from sidequest.cli.options import Flag, option, refuse_unused
 
-SHAPE, EMULATORS = "small", 768
+SHAPE = "small"
 TAKES = {
     "switching": (),
     "agent": ("game", "shape", "members"),
@@ -22,7 +22,7 @@ def bench(
     game: Annotated[str | None, option("GAME")] = None,
     shape: Annotated[Literal["small", "rival"] | None, option(None, SHAPE)] = None,
     members: Annotated[tuple[int, ...], option("NUMBER …")] = (),
-    emulators: Annotated[int | None, option("NUMBER", EMULATORS)] = None,
+    emulators: Annotated[int | None, option("NUMBER")] = None,
     json: Flag = False,
 ) -> None:
     """Measures speed on this machine.
@@ -34,7 +34,7 @@ def bench(
         game: By default minatar:breakout for agent and frostbite for atari.
         shape: agent: the preset small, or the shape of the nearest public JAX R2D2.
         members: agent: sizes of populations; by default 1, 4 and 16, or 1 for rival.
-        emulators: atari: how many side by side.
+        emulators: atari: how many side by side; by default 96 a core, at most 1,536.
         json: Print one JSON object and nothing else.
     """
     from sidequest.environments import registry
@@ -50,7 +50,7 @@ def bench(
         raise Refusal(f"emulators is {emulators}; it is 1 or more")
     if what == "atari" and game is not None and ":" in game:
         raise Refusal(f"{game} has no emulator; measure it with `sidequest bench agent`")
-    figures = measure(what, game, shape or SHAPE, members, emulators or EMULATORS)
+    figures = measure(what, game, shape or SHAPE, members, emulators)
     if json:
         import json as writer
 
@@ -64,7 +64,7 @@ def measure(
     game: str | None,
     shape: str,
     members: tuple[int, ...],
-    emulators: int,
+    emulators: int | None,
 ) -> dict[str, Any]:
     if what == "switching":
         from sidequest.bench import switching
