@@ -98,6 +98,8 @@ class HostedRun:
         self._no_metrics = settle(parts.learner.no_metrics())
         self.evaluator_episodes = evaluator_episodes
         self._arrived: tuple[Array, Array] | None = None
+        self._shown: tuple[Array, Array] | None = None
+        """By the evaluator."""
         self._unsent: deque[list[tuple[HostedEnvironment, Array]]] = deque()
         self._lag = choose_lag(len(groups))
 
@@ -148,9 +150,9 @@ class HostedRun:
                 yield record
 
     def visit(self, group: int) -> None:
-        """Acts on one group; receives from the next, and sends the one before off.
+        """Acts on one group; receives from the next, and sends an earlier one off.
 
-        After the last group the evaluator has its turn.
+        The evaluator is received with the last group, and acts with the first.
         """
         member, block, playing = self.state
         arrived = self._arrived
@@ -166,18 +168,21 @@ class HostedRun:
         self.state = HostedState(member._replace(actors=actors), block, playing)
         self._unsent.append([])
         self._keep(self.groups[group], actions)
-        if self.evaluator is not None and group == len(self.groups) - 1:
-            self._visit_evaluator(self.evaluator)
+        if self.evaluator is not None:
+            if self._shown is not None:
+                self._play(self.evaluator, self._shown)
+            if group == len(self.groups) - 1:
+                timestep = self.evaluator.recv()
+                self._scores.count(timestep, self.blocks)
+                self._shown = _to_device(timestep)
 
-    def _visit_evaluator(self, evaluator: HostedEnvironment) -> None:
-        timestep = evaluator.recv()
-        self._scores.count(timestep, self.blocks)
+    def _play(self, evaluator: HostedEnvironment, shown: tuple[Array, Array]) -> None:
+        """Acts on what the evaluator showed in the visit before."""
         network = self.state.member.learner.network
-        actions, playing = self.programs.play(
-            network, _to_device(timestep), self.state.playing
-        )
+        actions, playing = self.programs.play(network, shown, self.state.playing)
         self.state = self.state._replace(playing=playing)
         self._keep(evaluator, actions)
+        self._shown = None
 
     def _keep(self, environment: HostedEnvironment, actions: Array) -> None:
         """These actions go to the emulators with others of this visit, when the device has
@@ -194,10 +199,12 @@ class HostedRun:
     def release(self) -> None:
         """Lets go of the emulators: all are in flight then, as they were before the run."""
         self.send_kept()
-        if self._arrived is not None:
-            _, rest = self._arrived
-            self.groups[0].send(np.zeros(rest.shape[1], np.int32))
-            self._arrived = None
+        held = [(self.groups[0], self._arrived), (self.evaluator, self._shown)]
+        for environment, shown in held:
+            if environment is not None and shown is not None:
+                _, rest = shown
+                environment.send(np.zeros(rest.shape[1], np.int32))
+        self._arrived = self._shown = None
 
     def draw_or_learn(self) -> None:
         """Draws a batch if none is at hand, or learns from the one that is."""
