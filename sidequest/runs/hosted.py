@@ -35,26 +35,15 @@ from sidequest.replay.replay import Sample
 from sidequest.runs.assembly import Parts
 from sidequest.runs.collection import pack_timestep
 from sidequest.runs.pace import Pace
-from sidequest.runs.programs import (
-    HostedState,
-    make_programs,
-)
+from sidequest.runs.programs import HostedState, make_programs
 from sidequest.runs.rounds import RoundRecord
 from sidequest.runs.state import Individual, settle
+from sidequest.runs.tally import GreedyEpisode, Tally
 from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes
 from sidequest.types import Timestep
 
 FEWEST_GROUPS = 3
 """One arrives, one is acted on, one emulates."""
-
-
-class GreedyEpisode(NamedTuple):
-    """What the evaluator earned."""
-
-    episode_return: float
-    length: int
-    began: int
-    """Blocks that were complete when it began, with the parameters of that moment."""
 
 
 class BlockRecord(NamedTuple):
@@ -129,7 +118,7 @@ class HostedRun:
         self.unread = unread
         """The newest block's record, which has yet to be told to tables and bandits."""
         self.metrics = self._no_metrics
-        self._scores = Scores(self.evaluator_episodes)
+        self._tally = Tally(self.evaluator_episodes)
         self._batch: Sample | None = None
 
     def __iter__(self) -> Iterator[BlockRecord]:
@@ -173,7 +162,7 @@ class HostedRun:
                 self._play(self.evaluator, self._shown)
             if group == len(self.groups) - 1:
                 timestep = self.evaluator.recv()
-                self._scores.count(timestep, self.blocks)
+                self._tally.count(timestep, self.blocks)
                 self._shown = _to_device(timestep)
 
     def _play(self, evaluator: HostedEnvironment, shown: tuple[Array, Array]) -> None:
@@ -243,7 +232,7 @@ class HostedRun:
         for leaf in jax.tree.leaves(round_record):
             leaf.copy_to_host_async()
         record = BlockRecord(
-            self.blocks, self.updates, round_record, self._scores.finished()
+            self.blocks, self.updates, round_record, self._tally.finished()
         )
         self.blocks += 1
         return record
@@ -260,40 +249,6 @@ class HostedRun:
             meta = self.programs.feed(meta, told, _fill(np.ones(len(ended[0]), bool)))
         member = self.state.member._replace(meta=meta)
         self.state = self.state._replace(member=member)
-
-
-class Scores:
-    """Counts what the evaluator's emulators earn, from the first episode that it begins."""
-
-    def __init__(self, episodes: int):
-        self._returns = np.zeros(episodes)
-        self._lengths = np.zeros(episodes, int)
-        self._began = np.zeros(episodes, int)
-        self._finished: list[GreedyEpisode] = []
-
-    def count(self, timestep: Timestep, blocks: int) -> None:
-        """The reward that comes with a first step belongs to the episode before it.
-
-        Args:
-            blocks: How many are complete.
-        """
-        self._returns += timestep.reward
-        for i in np.flatnonzero(timestep.is_first & (self._lengths > 0)):
-            self._finished.append(
-                GreedyEpisode(
-                    float(self._returns[i]), int(self._lengths[i]), int(self._began[i])
-                )
-            )
-        playing = timestep.is_first | (self._lengths > 0)
-        self._returns[timestep.is_first] = 0.0
-        self._lengths[timestep.is_first] = 0
-        self._began[timestep.is_first] = blocks
-        self._lengths += playing
-
-    def finished(self) -> list[GreedyEpisode]:
-        """Those that ended since the last call."""
-        finished, self._finished = self._finished, []
-        return finished
 
 
 def choose_lag(groups: int) -> int:

@@ -19,9 +19,10 @@ from sidequest.replay.tiles import tile_store
 from sidequest.runs.assembly import arms_of, assemble, make_network
 from sidequest.runs.collection import begin_playing, pack_timestep, play, unpack_timestep
 from sidequest.runs.emulators import NICENESS, build_politely
-from sidequest.runs.hosted import HostedRun, Scores, choose_lag, share
+from sidequest.runs.hosted import HostedRun, choose_lag, share
 from sidequest.runs.pace import pace_of
 from sidequest.runs.state import Individual
+from sidequest.runs.tally import Tally
 from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes, menu_of
 from sidequest.switching.variants import parse
 from sidequest.types import Timestep
@@ -406,7 +407,7 @@ def test_the_evaluator_plays_what_the_network_likes_best():
 
 
 def test_scores_by_hand():
-    scores = Scores(1)
+    scores = Tally(1)
 
     def show(reward: float, is_first: bool, blocks: int) -> None:
         no, yes = np.zeros(1, bool), np.array([is_first], bool)
@@ -424,7 +425,7 @@ def test_scores_by_hand():
 
 
 def test_an_episode_that_was_under_way_does_not_count():
-    scores, evaluator = Scores(2), Drawn([0, 1])
+    scores, evaluator = Tally(2), Drawn([0, 1])
     for step in range(3, 13):
         scores.count(evaluator.shown(step), blocks=step // 4)
     # Stream 0 begins at 5 and 10, stream 1 at 6 and 12.
