@@ -5,6 +5,7 @@ number; a field whose number is ours says so. Only `sidequest.runs` reads them: 
 receive plain values. Budgets are in environment frames, everything else in agent steps.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal
 
@@ -232,17 +233,26 @@ def change(config: Config, **settings: Any) -> Config:
     return config
 
 
-def from_dict(settings: dict[str, Any]) -> Config:
+def recorded(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """`flatten` of the config that a run's `run.json` holds, whichever version wrote it."""
+    flat = {
+        f"{component}.{name}": value
+        for component, entries in settings.items()
+        for name, value in entries.items()
+    }
+    if flat:
+        # For some hours there was `centred`, half of what `standardised` does.
+        flat.pop("learning.centred", None)
+        flat.setdefault("learning.standardised", False)
+    return flat
+
+
+def from_dict(settings: Mapping[str, Mapping[str, Any]]) -> Config:
     """The config that a run's `run.json` holds."""
 
     def revive(value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
 
-    flat = {
-        f"{component}.{name}": revive(value)
-        for component, entries in settings.items()
-        for name, value in entries.items()
-    }
-    # Records of before there was such a setting.
-    flat.setdefault("learning.standardised", flat.pop("learning.centred", False))
-    return change(Config(), **flat)
+    return change(
+        Config(), **{name: revive(value) for name, value in recorded(settings).items()}
+    )

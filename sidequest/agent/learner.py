@@ -159,6 +159,7 @@ def make_update(
     def update(
         state: LearnerState, steps: Step, core: CoreState, weights: Float[Array, "N"]
     ) -> tuple[LearnerState, Float[Array, "N"], Metrics]:
+        before = state
         if rules.standardised:
             # One of each sequence: neighbours look alike.
             state = standardise(state, steps.observation[:, 0])
@@ -187,8 +188,8 @@ def make_update(
         )
         # One update that is not finite would spoil all that follow: it is left out.
         finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.all(jnp.isfinite(surprise))
-        skipped = state.skipped.count(finite)
-        state = _choose(finite, learned, state)._replace(skipped=skipped)
+        skipped = before.skipped.count(finite)
+        state = _choose(finite, learned, before)._replace(skipped=skipped)
         priorities = new_priorities(losses, rules)
         metrics = metrics_of(loss, losses, norm, priorities, surprise, skipped)
         return state, priorities, metrics
@@ -200,7 +201,9 @@ def standardise(state: LearnerState, observations: Num[Array, "N ..."]) -> Learn
     """Both networks count from the means of what was seen, in units of its spread."""
 
     def encoded(observation: Num[Array, "..."]) -> Float[Array, "..."]:
-        return encode(state.network.spec, observation, jnp.dtype("float32"))
+        x = encode(state.network.spec, observation, jnp.dtype("float32"))
+        # One that is not finite would be remembered for ever.
+        return jnp.where(jnp.isfinite(x), x, state.observations.mean)
 
     seen = scaling.moments(jax.vmap(encoded)(observations), axis=0)
     seen = scaling.merge(state.observations, seen)

@@ -5,7 +5,7 @@
 r is the reward of one step, gamma its discount (0 where an episode terminates), G the
 discounted return from it. Each head has its own sigma, so that rewards of any size, and
 heads of any two rewards, train alike (appendix A.2 and A.4). Q-values stay in the units of
-the rewards; only errors are scaled.
+the rewards; errors are scaled, and what the network says where `Rules.standardised` is set.
 
 Estimates are kept as means and centred variances and merged by their counts: sums of
 squares over 10^9 steps do not fit float32, and E[x^2] - E[x]^2 loses a variance that is
@@ -22,7 +22,8 @@ from jaxtyping import Array, Float
 from sidequest.agent.heads import Head
 
 FLOOR = 0.01
-"""Without it a game without rewards, or before the first, would divide by 0."""
+"""Least scale, of errors and of pictures: without it a game without rewards, or before the
+first, would divide by 0."""
 
 RECENT_STEPS = 1e6
 """Horizon of the statistics of a head that asks for recent ones."""
@@ -132,7 +133,7 @@ def mean_value(statistics: ReturnStatistics) -> Float[Array, "H"]:
 
 
 def used_scale(running: ReturnStatistics, batch: ReturnStatistics) -> Float[Array, "H"]:
-    """max(sigma, sigma_batch, 0.01): what errors are divided by.
+    """max(sigma, sigma_batch, 0.01): what errors are divided by, and values counted in.
 
     The batch has a say so that the first large reward of a run, which the running
     statistics have hardly noticed, does not make one huge step.

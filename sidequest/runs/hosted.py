@@ -3,8 +3,9 @@
 The emulators work in groups that are visited in a fixed order. A visit receives what the
 next group shows and starts to copy it, sends off the actions that the device has found some
 visits ago, and has the device act on the group whose copy was started by the visit before.
-So nobody waits for a copy or for the device, not even behind an update. With five groups
-and a lag of two visits, after g0 was received at the start:
+So nobody waits for a copy or for the device; behind an update this thread does, unless
+there are groups enough for a lag of some visits. With five groups and a lag of two, after
+g0 was received at the start:
 
     visit       0     1     2     3     4     5     6
     receive     g1    g2    g3    g4    g0    g1    g2

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from sidequest.config import Config, flatten
+from sidequest.config import Config, flatten, recorded
 from sidequest.runs import checkpoint
 from sidequest.runs.faults import NoCheckpoint, resume_command
 from sidequest.runs.manifest import Manifest, refuse_other
@@ -72,12 +72,7 @@ def describe_run(
 def identity_of(said: Mapping[str, Any]) -> dict[str, Any]:
     """The identity of the run that a run.json describes."""
     head = {name: said.get(name) for name in ("variant", "game", "seed", "frames")}
-    settings = {
-        f"{component}.{name}": value
-        for component, entries in said.get("config", {}).items()
-        for name, value in entries.items()
-    }
-    return {**head, **settings}
+    return {**head, **recorded(said.get("config", {}))}
 
 
 def is_finished(folder: Path, run: Mapping[str, Any]) -> bool:

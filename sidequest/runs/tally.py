@@ -13,7 +13,8 @@ class GreedyEpisode(NamedTuple):
     episode_return: float
     length: int
     began: int
-    """Blocks that were complete when it began, with the parameters of that moment."""
+    """Blocks that were complete when its first step arrived. It is played with the
+    parameters of the visit after that."""
 
 
 class Tally:

@@ -131,7 +131,7 @@ def build_all(
     threads = choose_threads(plan.groups)
     groups = build(groups=plan.groups, streams=size, seed=seed, threads=threads)
     (evaluator,) = build(
-        groups=1, streams=plan.evaluators, seed=seed + EVALUATION, threads=1
+        groups=1, streams=plan.evaluators, seed=seed + EVALUATION, threads=2
     )
     return [Guarded(group, name) for group in groups], Guarded(evaluator, name)
 

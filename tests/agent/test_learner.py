@@ -12,8 +12,8 @@ import rlax
 
 from sidequest.agent.heads import make_heads
 from sidequest.agent.intrinsic import Novelty, NoveltyState
-from sidequest.agent.learner import head_rewards, make_learner
-from sidequest.agent.networks import Inputs
+from sidequest.agent.learner import head_rewards, make_learner, standardise
+from sidequest.agent.networks import Inputs, RecurrentQNetwork
 from sidequest.agent.scaling import FLOOR, Moments, ReturnStatistics, return_scale
 from sidequest.agent.sequences import (
     Rules,
@@ -21,6 +21,7 @@ from sidequest.agent.sequences import (
     sequence_errors,
     unroll,
 )
+from sidequest.agent.torsos import ObservationSpec
 from tests.agent.batches import (
     ACTIONS,
     ITEMS,
@@ -294,9 +295,10 @@ def test_the_gradient_is_clipped_and_reported_as_it_was(batch):
     np.testing.assert_allclose(optax.tree.norm(step), CLIP, rtol=1e-4)
 
 
+@pytest.mark.parametrize("standardised", [False, True])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 3e38])
-def test_an_update_that_is_not_finite_is_left_out_and_counted(batch, bad):
-    learner, state, _ = compiled("intrinsic", "short")
+def test_an_update_that_is_not_finite_is_left_out_and_counted(batch, bad, standardised):
+    learner, state, _ = compiled("intrinsic", "short", standardised=standardised)
     steps, core = batch
     reward = steps.reward.at[1, PREFIX + 2].set(bad)
     after, blamed, metrics = learner.update(
@@ -438,13 +440,15 @@ def test_a_network_without_a_prefix_starts_at_the_stored_state():
     assert core.hidden.shape == (ITEMS, UNITS)
 
 
-def test_a_baseline_is_worth_centred_rewards(batch):
-    """r + d (m + f') - (m + f)  =  (r - (1 - d) m) + d f' - f, whatever ends inside."""
+def test_a_mean_value_is_worth_centred_rewards(batch):
+    """r + d (m + f') - (m + f)  =  (r - (1 - d) m) + d f' - f, whatever ends inside; here f
+    in units of 20 and 0.5."""
     steps, _ = batch
     rules, mean = rules_of("extrinsic", "short"), np.array([30.0, -4.0], np.float32)
     rng = np.random.default_rng(3)
     shape = 2, ITEMS, PREFIX + TRAINED, 2, ACTIONS
-    q, q_target = jnp.asarray(rng.normal(size=shape).astype("f"))
+    unit = np.array([20.0, 0.5]).reshape(1, 1, 1, 2, 1)
+    q, q_target = jnp.asarray((unit * rng.normal(size=shape)).astype("f"))
     rewards = rng.normal(size=(ITEMS, PREFIX + TRAINED - 1, 2)).astype("f")
     goes_on = 1.0 - np.asarray(steps.terminated[:, 1:])[..., None]
     discounts = goes_on * np.array([GAMMA, SHORT])
@@ -481,6 +485,59 @@ def test_what_all_states_are_worth_need_not_be_learned(standardised):
         returns = [4.0951] * 4 + [3.439, 2.71, 1.9, 1.0]
         np.testing.assert_allclose(metrics.td_error, np.mean(returns), rtol=1e-4)
         assert not np.any(state.network.standard.value)
+
+
+def test_each_member_of_a_population_has_its_own_standard():
+    learner, _, _ = compiled("extrinsic", standardised=True)
+    states = [learner.init(jax.random.key(seed)) for seed in (0, 1)]
+    batches = [random_steps(seed, ITEMS, PREFIX + TRAINED) for seed in (2, 3)]
+
+    def stacked(trees):
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+    both, _, _ = jax.vmap(learner.update, in_axes=(0, 0, None, None))(
+        stacked(states), stacked(batches), random_core(0), WEIGHTS
+    )
+    for member, (state, steps) in enumerate(zip(states, batches, strict=True)):
+        alone, _, _ = learner.update(state, steps, random_core(0), WEIGHTS)
+        own = jax.tree.map(lambda leaf, member=member: leaf[member], both.network)
+        for ours, theirs in zip(*map(jax.tree.leaves, (own, alone.network)), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
+    means = both.network.standard.observation
+    assert not np.allclose(means[0], means[1])
+
+
+def test_categories_have_standards_too():
+    """Two of three are of kind 1: its mean is 2/3, and the variance of each kind 2/9."""
+    spec = ObservationSpec((1,), categories=(2,))
+    learner = make_learner(
+        lambda key: RecurrentQNetwork(key, spec, ACTIONS, 1, convolutions=()),
+        CLIPPED,
+        rules_of("extrinsic", standardised=True),
+        target_interval=TARGET_INTERVAL,
+    )
+    state = jax.eval_shape(learner.init, jax.random.key(0))
+    state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), state)
+    state = standardise(state, jnp.array([[1], [0], [1]], jnp.uint8))
+    standard = state.network.standard
+    np.testing.assert_allclose(standard.observation, [1 / 3, 2 / 3], rtol=1e-5)
+    np.testing.assert_allclose(standard.observation_unit, np.sqrt(2 / 9), rtol=1e-5)
+
+
+def test_what_is_not_finite_does_not_count_for_a_standard():
+    learner, state, _ = compiled("extrinsic", standardised=True)
+    steps, core = random_steps(0, ITEMS, PREFIX + TRAINED), random_core(0)
+    # An episode begins inside the prefix, so that the loss does not notice.
+    steps = steps._replace(is_first=steps.is_first.at[:, PREFIX - 1].set(True))
+    state, _, _ = learner.update(state, steps, core, WEIGHTS)
+    good = state.network.standard
+    bad = steps._replace(observation=steps.observation.at[1, 0, 0].set(np.inf))
+    state, _, metrics = learner.update(state, bad, core, WEIGHTS)
+    assert not metrics.skipped
+    standard = state.network.standard
+    np.testing.assert_allclose(standard.observation[1:], good.observation[1:], rtol=1e-5)
+    assert np.isfinite(standard.observation).all()
+    np.testing.assert_allclose(standard.observation_unit, good.observation_unit, rtol=0.2)
 
 
 def test_standards_are_those_of_all_that_was_seen():

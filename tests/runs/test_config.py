@@ -27,6 +27,7 @@ from sidequest.config import (
 )
 from sidequest.environments.base import EnvironmentSpec
 from sidequest.runs.assembly import assemble, make_optimiser
+from sidequest.runs.resume import identity_of
 from sidequest.switching.variants import PAPER_ARMS, parse
 
 # "Hyper-parameters and settings", row by row.
@@ -228,6 +229,19 @@ def test_a_config_survives_json(preset):
     config = change(PRESETS[preset], **{"learning.watkins": True, "switching.window": 5})
     text = json.dumps(dataclasses.asdict(config))
     assert from_dict(json.loads(text)) == config
+
+
+@pytest.mark.parametrize("older", [{}, {"centred": True}, {"centred": False}])
+def test_a_config_of_before_pictures_were_standardised(older):
+    """It was another agent, and is read as such; nothing else about it is different."""
+    said = dataclasses.asdict(change(PAPER, **{"learning.standardised": False}))
+    del said["learning"]["standardised"]
+    said["learning"] |= older
+    plain = json.loads(json.dumps(said))
+    assert from_dict(plain) == change(PAPER, **{"learning.standardised": False})
+    identity = identity_of({"variant": "V", "game": "G", "config": plain})
+    assert "learning.centred" not in identity
+    assert identity["learning.standardised"] is False and identity["game"] == "G"
 
 
 def test_the_networks_are_of_the_size_that_was_asked_for():

@@ -5,6 +5,7 @@ import sys
 import threading
 from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -265,35 +266,40 @@ class Logged(Drawn):
         self.name, self.log = name, log
 
     def send(self, actions):
-        self.log[-1] += f" > g{self.name}"
+        self.log[-1] += f">{self.name}"
         super().send(actions)
 
     def recv(self):
-        self.log.append(f"g{self.name}")
+        self.log.append(self.name)
         return super().recv()
 
 
 def test_what_is_sent_off_when_and_that_records_do_not_depend_on_it():
     """The first group is received at the start, then one a visit: after that, what was
-    dispatched `lag` visits ago is sent off."""
+    dispatched `lag` visits ago is sent off. The evaluator e is received with g0, which the
+    last visit of a round receives, and acts in the first visit of the next."""
     expected = {
-        1: ["g0", "g1", "g2 > g0", "g3 > g1", "g4 > g2", "g5 > g3", "g0 > g4", "g1 > g5"],
-        2: ["g0", "g1", "g2", "g3 > g0", "g4 > g1", "g5 > g2", "g0 > g3", "g1 > g4"],
+        1: "g0|g1|g2>g0|g3>g1|g4>g2|g5>g3|g0>g4|e|g1>g5|g2>g0>e|g3>g1|g4>g2|g5>g3|g0>g4|e",
+        2: "g0|g1|g2|g3>g0|g4>g1|g5>g2|g0>g3|e|g1>g4|g2>g5|g3>g0>e|g4>g1|g5>g2|g0>g3|e",
+        4: "g0|g1|g2|g3|g4|g5>g0|g0>g1|e|g1>g2|g2>g3|g3>g4|g4>g5|g5>g0>e|g0>g1|e",
     }
     many, records = GROUPS * SIZE, []
-    run = make_run(Drawn.spec, [Drawn([stream]) for stream in range(many)])
-    for lag in (2, 1):
+    groups = [Drawn([stream]) for stream in range(many)]
+    run = make_run(Drawn.spec, groups, drawn_evaluator(), episodes=2)
+    for lag in (2, 1, 4):
         log: list[str] = []
         run.release()
-        run.groups = [Logged([stream], stream, log) for stream in range(many)]
+        run.groups = [Logged([stream], f"g{stream}", log) for stream in range(many)]
+        run.evaluator = Logged([MARK - 1, MARK], "e", log)
         run._lag = lag
         run.start(individual(0))
-        records.append(blocks(run, 5))
-        assert log[:8] == expected[lag]
+        records.append(blocks(run, 4))
         run.release()
-        assert all(group.in_flight for group in run.groups)
-    same = jax.tree.map(partial(np.array_equal, equal_nan=True), *records)
-    assert all(jax.tree.leaves(same))
+        assert "|".join(log).startswith(expected[lag])
+        assert all(one.in_flight for one in (*run.groups, run.evaluator))
+    for other in records[1:]:
+        same = jax.tree.map(partial(np.array_equal, equal_nan=True), records[0], other)
+        assert all(jax.tree.leaves(same))
 
 
 @pytest.mark.parametrize("groups", range(3, 13))
@@ -388,7 +394,8 @@ def test_the_evaluator_plays_what_the_network_likes_best():
     """Step by step as in one go: the same inputs, the same memory."""
     network = make_network(TINY, Drawn.spec, 1, jax.random.key(3))
     # Strong enough to tell one input from another.
-    network = jax.tree.map(lambda leaf: 4 * leaf, network)
+    stronger = jax.tree.map(lambda leaf: 4 * leaf, network)
+    network = eqx.tree_at(lambda n: n.standard, stronger, network.standard)
     drawn, playing, actions, shown = Drawn([0, 1]), begin_playing(network, 2), [], []
     for step in range(12):
         timestep = drawn.shown(step)._replace(reward=np.float32([step, -step]))
