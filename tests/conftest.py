@@ -20,13 +20,15 @@ settings.register_profile(
 settings.load_profile("sidequest")
 
 
-@pytest.fixture(scope="module")
-def quick_compilation():
-    """For programs that run for a moment: compiling them takes half as long.
+# Most programs of the tests run for a moment: compiling them so takes half as long. What
+# they compute is the same up to rounding.
+QUICK = "jax_disable_most_optimizations"
+jax.config.update(QUICK, True)
 
-    What they compute is the same up to rounding.
-    """
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
+
+@pytest.fixture(scope="module")
+def optimised():
+    """For programs that run for long, or whose last digit counts."""
+    jax.config.update(QUICK, False)
     yield
-    jax.config.update("jax_disable_most_optimizations", before)
+    jax.config.update(QUICK, True)

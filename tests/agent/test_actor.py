@@ -21,7 +21,6 @@ from sidequest.types import Timestep
 
 GAMMA = 0.9
 ACTIONS, STEPS = 4, 200
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 META = make_metacontroller(lambda arms: bandits.proportional(arms, window=8))
 
 

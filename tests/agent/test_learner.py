@@ -31,8 +31,6 @@ from tests.agent.batches import (
     random_steps,
 )
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 PREFIX, TRAINED, N_STEP = 3, 9, 5
 GAMMA, SHORT = 0.9, 0.5
 CLIP = 0.5

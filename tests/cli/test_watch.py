@@ -11,8 +11,6 @@ from tests.figures.decoding import decode, modes_shown
 from tests.runs.left import TINY_FRAMES, leave_run
 from tests.runs.tiny import TINY
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 VARIANT = "XU-intra(2,blind,3,G)"
 GAME = "bsuite:deep_sea_20"  # 20 steps, whatever happens
 

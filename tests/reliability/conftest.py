@@ -24,7 +24,7 @@ def uninterrupted_process(tmp_path_factory, program_store):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def stored_programs(program_store, quick_compilation):
+def stored_programs(program_store):
     settings = {
         # Where the command looks, if XDG_CACHE_HOME is the store.
         "jax_compilation_cache_dir": str(program_store / "sidequest" / "jax"),

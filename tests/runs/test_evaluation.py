@@ -14,8 +14,6 @@ from sidequest.types import Timestep
 from tests.runs.left import TINY_FRAMES, leave_run
 from tests.runs.tiny import TINY
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 class Rememberer(RecurrentQNetwork):
     """Acts by the first observation of an episode; a second head wants the opposite."""

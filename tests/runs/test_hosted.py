@@ -28,8 +28,6 @@ from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes, menu_of
 from sidequest.switching.variants import parse
 from sidequest.types import Timestep
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 VARIANT = parse("XU-intra(10,informed,p*,X)")
 GROUPS, SIZE, LENGTH = 3, 2, 8
 

@@ -18,8 +18,6 @@ from sidequest.runs.members import devices_for, on_all, rows_of
 from sidequest.runs.pace import Pace
 from tests.runs.tiny import TINY, arrays, at, make_agent, stack
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 ROUNDS = 9
 HEADS = "XI-intra(2,informed:variance,p*,X)"  # decides the heads, and so the program
 MEMBERS = [

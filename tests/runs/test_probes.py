@@ -20,6 +20,8 @@ from sidequest.runs import assembly
 from sidequest.runs.ondevice import make_loop
 from tests.runs.tiny import TINY, at, make_agent
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 WIDTH = 2  # of the widest observation; narrower ones are filled up with 0
 DISCOUNTS = {"extrinsic": 0.9, "short": 0.5, "twin": 0.9}
 BEHAVIOUR = "XU-step-level-0.5"

@@ -20,8 +20,6 @@ from sidequest.runs.train import train
 from sidequest.switching.variants import parse
 from tests.runs.tiny import TINY, bargains
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 VARIANT = parse("XU-intra(*,informed,p*,X)")
 GAME = "tests:bargains"
 CHUNK = 256 * 4  # frames of a chunk: steps of each of the 4 streams

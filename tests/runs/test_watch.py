@@ -13,8 +13,6 @@ from sidequest.types import Timestep
 from tests.runs.left import fresh_player
 from tests.runs.tiny import TINY
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 SPEC = EnvironmentSpec("stairs", (1,), np.dtype(np.float32), 3)
 VARIANT = "XU-intra(2,blind,3,G)"
 STEPS = 9

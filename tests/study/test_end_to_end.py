@@ -25,7 +25,6 @@ from sidequest.study.planning import Machine, plan
 from sidequest.study.studies import find
 from tests.study.fakes import Memory
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 STUDY = narrow(find("paper/fig5/tiny"), games=["probe:memory_10"])  # two runs, one program
 MACHINE = Machine("cpu", 1)
 CACHE = "jax_compilation_cache_dir"

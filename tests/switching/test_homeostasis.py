@@ -9,6 +9,8 @@ import pytest
 
 from sidequest.switching import homeostasis
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 STEPS = 1_000_000
 RATES = (0.1, 0.01, 0.001)
 
