@@ -241,8 +241,9 @@ def recorded(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         for name, value in entries.items()
     }
     if flat:
-        # For some hours there was `centred`, half of what `standardised` does.
-        flat.pop("learning.centred", None)
+        # What came before `standardised`, for some hours each.
+        for former in ("network.standardised", "learning.centred"):
+            flat.pop(former, None)
         flat.setdefault("learning.standardised", False)
     return flat
 

@@ -231,16 +231,20 @@ def test_a_config_survives_json(preset):
     assert from_dict(json.loads(text)) == config
 
 
-@pytest.mark.parametrize("older", [{}, {"centred": True}, {"centred": False}])
+@pytest.mark.parametrize(
+    "older",
+    [{}, {"learning": {"centred": True}}, {"network": {"standardised": True}}],
+)
 def test_a_config_of_before_pictures_were_standardised(older):
     """It was another agent, and is read as such; nothing else about it is different."""
     said = dataclasses.asdict(change(PAPER, **{"learning.standardised": False}))
     del said["learning"]["standardised"]
-    said["learning"] |= older
+    for component, entries in older.items():
+        said[component] |= entries
     plain = json.loads(json.dumps(said))
     assert from_dict(plain) == change(PAPER, **{"learning.standardised": False})
     identity = identity_of({"variant": "V", "game": "G", "config": plain})
-    assert "learning.centred" not in identity
+    assert not {"learning.centred", "network.standardised"} & set(identity)
     assert identity["learning.standardised"] is False and identity["game"] == "G"
 
 
