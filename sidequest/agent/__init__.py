@@ -2,6 +2,7 @@
 
 heads      what each head of the network predicts, as data
 torsos     observations in, features out
+lstm       the recurrent core, step by step and in sequences
 networks   torso, recurrent core, duelling heads
 modes      what each mode does with the Q-values: G, XU, XI, XS, Xγ
 actor      network, modes and controller of one stream

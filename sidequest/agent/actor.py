@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from sidequest.agent import modes
-from sidequest.agent.networks import CoreState, Inputs, RecurrentQNetwork
+from sidequest.agent.lstm import CoreState
+from sidequest.agent.networks import Inputs, RecurrentQNetwork
 from sidequest.switching import metacontroller, periods
 from sidequest.switching.controllers import Arm, Controller, ControllerState
 from sidequest.switching.metacontroller import Offer

@@ -20,7 +20,8 @@ from jaxtyping import Array, Bool, Float, Int, Num
 
 from sidequest.agent import scaling
 from sidequest.agent.intrinsic import Novelty, NoveltyState
-from sidequest.agent.networks import CoreState, RecurrentQNetwork, Standard
+from sidequest.agent.lstm import CoreState
+from sidequest.agent.networks import RecurrentQNetwork, Standard
 from sidequest.agent.sequences import (
     Errors,
     Rules,
@@ -246,8 +247,7 @@ def sequence_losses(
 ) -> Losses:
     """The losses of `network`, with the target network and the scales of `state`."""
     trained = jax.tree.map(lambda leaf: leaf[:, rules.prefix :], steps)
-    q = unroll(network, steps, core, rules.prefix)
-    q_target = jax.lax.stop_gradient(unroll(state.target, steps, core, rules.prefix))
+    q, q_target = unroll(network, state.target, steps, core, rules.prefix)
     errors = sequence_errors(q, q_target, trained, rewards, rules)
     batch = batch_statistics(trained, rewards, errors.targets, rules)
     sigma = scaling.used_scale(state.scales, batch)

@@ -16,6 +16,7 @@ Parameters, LSTM states and Q-values are float32; the products in between are co
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -24,6 +25,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Num
 
+from sidequest.agent import lstm
+from sidequest.agent.lstm import LSTM, CoreState
 from sidequest.agent.torsos import (
     ConvolutionShape,
     Linear,
@@ -45,13 +48,6 @@ class Inputs(NamedTuple):
     is_first: Bool[Array, "*T"]
 
 
-class CoreState(NamedTuple):
-    """Recurrent state of one stream."""
-
-    hidden: Float[Array, "units"]
-    cell: Float[Array, "units"]
-
-
 class Standard(NamedTuple):
     """Where a network counts from, and in what units: x - mean = unit * (what it sees), and
     Q = mean + unit * (what it says)."""
@@ -61,46 +57,6 @@ class Standard(NamedTuple):
     observation_unit: Float[Array, ""]
     value: Float[Array, "H"]
     value_unit: Float[Array, "H"]
-
-
-class LSTM(eqx.Module):
-    """Long short-term memory (Hochreiter & Schmidhuber 1997).
-
-    i, g, f, o = W x + U h + b
-    c' = sigmoid(f) c + sigmoid(i) tanh(g),   h' = sigmoid(o) tanh(c')
-
-    W x + b does not wait for h, so that `project` can do it for all steps at once.
-    """
-
-    inputs: Linear
-    recurrent: Float[Array, "units gates"]
-
-    def __init__(self, key: Key, inputs: int, units: int):
-        # One matrix for [x, h], then cut in two, so that fan-in counts both.
-        whole = Linear(key, inputs + units, 4 * units)
-        # Forget gates start open (b_f = 1): what a step stores outlives the next few,
-        # and so does its gradient (Jozefowicz et al. 2015).
-        bias = whole.bias.at[2 * units : 3 * units].set(1.0)
-        self.inputs = eqx.tree_at(
-            lambda layer: (layer.weight, layer.bias), whole, (whole.weight[:inputs], bias)
-        )
-        self.recurrent = whole.weight[inputs:]
-
-    def project(self, x: Float[Array, "inputs"]) -> Float[Array, "gates"]:
-        """W x + b."""
-        return self.inputs(x)
-
-    def step(
-        self, projection: Float[Array, "gates"], state: CoreState
-    ) -> tuple[Float[Array, "units"], CoreState]:
-        """One step from a projected input."""
-        recurrent = state.hidden.astype(self.recurrent.dtype) @ self.recurrent
-        # Gates and cell in float32: the cell adds up over hundreds of steps.
-        gates = projection.astype(jnp.float32) + recurrent.astype(jnp.float32)
-        i, g, f, o = jnp.split(gates, 4)
-        cell = jax.nn.sigmoid(f) * state.cell + jax.nn.sigmoid(i) * jnp.tanh(g)
-        hidden = jax.nn.sigmoid(o) * jnp.tanh(cell)
-        return hidden, CoreState(hidden, cell)
 
 
 class DuellingHead(eqx.Module):
@@ -205,30 +161,23 @@ class RecurrentQNetwork(eqx.Module):
     ) -> tuple[Float[Array, "H A"], CoreState]:
         """One step, for acting."""
         core = cast(self.core, self.compute_dtype)
-        state = self._reset(inputs.is_first, state)
-        output, state = core.step(self._project(inputs), state)
-        return self._read_out(output), state
+        state = jax.tree.map(
+            lambda x: jnp.where(self._forgets(inputs.is_first), 0.0, x), state
+        )
+        state = core.step(self._project(inputs), state)
+        return self._read_out(state.hidden), state
 
     def unroll(
         self, inputs: Inputs, state: CoreState
     ) -> tuple[Float[Array, "T H A"], CoreState]:
-        """T steps, for learning; equal to T calls of `step`."""
-        core = cast(self.core, self.compute_dtype)
+        """T steps of one stream; equal to T calls of `step`."""
+        one_stream = jax.tree.map(lambda leaf: leaf[None], inputs)
+        one_each = jax.tree.map(lambda leaf: leaf[None, None], state)
+        [q], states = unroll_together([self], one_stream, one_each)
+        return q[0], jax.tree.map(lambda leaf: leaf[0, 0], states)
 
-        def advance(state: CoreState, step: tuple) -> tuple[CoreState, Array]:
-            projection, is_first = step
-            output, state = core.step(projection, self._reset(is_first, state))
-            return state, output
-
-        # Only U h has to wait for the step before; all else is done for all steps at once.
-        steps = jax.vmap(self._project)(inputs), inputs.is_first
-        state, outputs = lax.scan(advance, state, steps, unroll=self.scan_unroll)
-        return jax.vmap(self._read_out)(outputs), state
-
-    def _reset(self, is_first: Bool[Array, ""], state: CoreState) -> CoreState:
-        if not self.recurrent:
-            return self.initial_state()
-        return jax.tree.map(lambda x: jnp.where(is_first, 0.0, x), state)
+    def _forgets(self, is_first: Bool[Array, "..."]) -> Bool[Array, "..."]:
+        return is_first if self.recurrent else jnp.ones_like(is_first)
 
     def _project(self, inputs: Inputs) -> Float[Array, "gates"]:
         """All that comes before the recurrent part of the LSTM."""
@@ -259,6 +208,39 @@ class RecurrentQNetwork(eqx.Module):
         )(self.heads)
         standard = lax.stop_gradient(self.standard)
         return standard.value[:, None] + standard.value_unit[:, None] * q
+
+
+def unroll_together(
+    networks: Sequence[RecurrentQNetwork], inputs: Inputs, states: CoreState
+) -> tuple[list[Float[Array, "N T H A"]], CoreState]:
+    """What K networks of one shape say of T steps of N streams, for learning.
+
+    Equal to K x N calls of `unroll`, but that all LSTMs advance in one loop: on a GPU it
+    takes as long for two networks as for one. All else is done for all steps at once.
+
+    Args:
+        inputs: [N, T].
+        states: [K, N], like the states that are returned.
+    """
+
+    def for_all_steps(function):
+        return jax.vmap(jax.vmap(function))
+
+    projections = [
+        for_all_steps(network._project)(inputs).swapaxes(0, 1) for network in networks
+    ]
+    advance = partial(lstm.unroll, networks[0].scan_unroll)
+    outputs, states = jax.vmap(advance, in_axes=(0, 0, None, 0))(
+        jnp.stack([network.core.recurrent for network in networks]),
+        jnp.stack(projections),
+        networks[0]._forgets(inputs.is_first.T),
+        states,
+    )
+    q = [
+        for_all_steps(network._read_out)(output.swapaxes(0, 1))
+        for network, output in zip(networks, outputs, strict=True)
+    ]
+    return q, states
 
 
 def count_parameters(network: RecurrentQNetwork) -> int:

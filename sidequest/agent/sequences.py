@@ -14,7 +14,8 @@ from jaxtyping import Array, Bool, Float, Int, Num
 
 from sidequest.agent import scaling
 from sidequest.agent.heads import Head
-from sidequest.agent.networks import CoreState, Inputs, RecurrentQNetwork
+from sidequest.agent.lstm import CoreState
+from sidequest.agent.networks import Inputs, RecurrentQNetwork, unroll_together
 from sidequest.agent.targets import (
     double_q_values,
     episode_ends,
@@ -70,19 +71,23 @@ class Errors(NamedTuple):
 
 
 def unroll(
-    network: RecurrentQNetwork, steps: Step, core: CoreState, prefix: int
-) -> Float[Array, "N T H A"]:
-    """Q-values of the trained steps of each sequence; the prefix carries no gradient."""
+    network: RecurrentQNetwork,
+    target: RecurrentQNetwork,
+    steps: Step,
+    core: CoreState,
+    prefix: int,
+) -> list[Float[Array, "N T H A"]]:
+    """Q-values of both networks for the trained steps of each sequence. The prefix carries
+    no gradient, and the target network none at all."""
+    fixed = jax.lax.stop_gradient
+    networks = network, fixed(target)
     inputs = Inputs(steps.observation, steps.previous_action, steps.reward, steps.is_first)
-
-    def one(inputs: Inputs, core: CoreState) -> Float[Array, "T H A"]:
-        burn_in = jax.tree.map(lambda leaf: leaf[:prefix], inputs)
-        trained = jax.tree.map(lambda leaf: leaf[prefix:], inputs)
-        if prefix:
-            _, core = jax.lax.stop_gradient(network).unroll(burn_in, core)
-        return network.unroll(trained, jax.lax.stop_gradient(core))[0]
-
-    return jax.vmap(one)(inputs, core)
+    burn_in = jax.tree.map(lambda leaf: leaf[:, :prefix], inputs)
+    trained = jax.tree.map(lambda leaf: leaf[:, prefix:], inputs)
+    cores = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), core)
+    if prefix:
+        _, cores = unroll_together(fixed(networks), burn_in, cores)
+    return unroll_together(networks, trained, fixed(cores))[0]
 
 
 def sequence_errors(

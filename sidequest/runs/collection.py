@@ -17,7 +17,8 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Num
 
 from sidequest.agent.actor import ActorState, Policy, StepRecord, act_greedily
-from sidequest.agent.networks import CoreState, RecurrentQNetwork
+from sidequest.agent.lstm import CoreState
+from sidequest.agent.networks import RecurrentQNetwork
 from sidequest.agent.sequences import Step
 from sidequest.runs.assembly import Parts
 from sidequest.runs.packing import Packed, pack

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sidequest.agent.networks import CoreState, RecurrentQNetwork
+from sidequest.agent.lstm import CoreState
+from sidequest.agent.networks import RecurrentQNetwork
 from sidequest.agent.sequences import Step
 from sidequest.agent.torsos import ObservationSpec
 

@@ -10,8 +10,9 @@ import pytest
 
 from sidequest import periods
 from sidequest.agent.actor import Policy, make_actor, read_signals
+from sidequest.agent.lstm import CoreState
 from sidequest.agent.modes import modes_of
-from sidequest.agent.networks import CoreState, RecurrentQNetwork
+from sidequest.agent.networks import RecurrentQNetwork
 from sidequest.agent.torsos import ObservationSpec
 from sidequest.switching import bandits
 from sidequest.switching.controllers import make_controller

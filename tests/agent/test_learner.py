@@ -222,7 +222,8 @@ def test_burn_in_does_matter(batch):
 def test_what_came_before_an_episode_does_not_reach_its_q_values(batch):
     _, state, _ = compiled("extrinsic")
     steps, core = batch
-    run = jax.jit(lambda steps, core: unroll(state.network, steps, core, PREFIX))
+    both = state.network, state.target
+    run = jax.jit(lambda steps, core: jnp.stack(unroll(*both, steps, core, PREFIX), -1))
     start = PREFIX + 4
     first = jnp.zeros_like(steps.is_first).at[:, start].set(True)
     steps = steps._replace(is_first=first)
@@ -430,11 +431,13 @@ def test_two_reports_are_one_of_both():
 def test_a_network_without_a_prefix_starts_at_the_stored_state():
     _, state, _ = compiled("extrinsic")
     steps, core = random_steps(0, ITEMS, TRAINED, ends=0.0), random_core(0)
-    q = jax.jit(lambda steps, core: unroll(state.network, steps, core, 0))(steps, core)
+    both = state.network, state.target
+    of_both = jax.jit(lambda steps, core: unroll(*both, steps, core, 0))(steps, core)
     at = jax.tree.map(lambda leaf: leaf[:, 0], steps)
     inputs = Inputs(at.observation, at.previous_action, at.reward, at.is_first)
-    first, _ = step_all(state.network, inputs, core)
-    np.testing.assert_allclose(q[:, 0], first, rtol=1e-5, atol=1e-6)
+    for network, q in zip(both, of_both, strict=True):
+        first, _ = step_all(network, inputs, core)
+        np.testing.assert_allclose(q[:, 0], first, rtol=1e-5, atol=1e-6)
     assert core.hidden.shape == (ITEMS, UNITS)
 
 

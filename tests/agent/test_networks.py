@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sidequest.agent.lstm import CoreState
 from sidequest.agent.networks import (
-    CoreState,
     Inputs,
     RecurrentQNetwork,
     Standard,

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sidequest.agent.networks import CoreState, RecurrentQNetwork
+from sidequest.agent.lstm import CoreState
+from sidequest.agent.networks import RecurrentQNetwork
 from sidequest.environments import probes
 from sidequest.environments.base import EnvironmentSpec, HostedGame, auto_reset
 from sidequest.runs import evaluation

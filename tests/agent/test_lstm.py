@@ -1,0 +1,149 @@
+"""The LSTM's sequences against its steps, and its gradient against JAX's own."""
+
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from sidequest.agent import lstm
+from sidequest.agent.lstm import LSTM, CoreState
+
+STEPS, UNITS, INPUTS = 7, 5, 3
+
+
+def make_core(seed=0):
+    return LSTM(jax.random.key(seed), INPUTS, UNITS)
+
+
+def make_batch(*streams):
+    """Projections, first steps and a state of some streams; the first goes on with it."""
+    keys = jax.random.split(jax.random.key(0), 3)
+    projections = 2 * jax.random.normal(keys[0], (STEPS, *streams, 4 * UNITS))
+    is_first = jax.random.bernoulli(keys[1], 0.2, (STEPS, *streams)).at[0].set(False)
+    state = CoreState(*jax.random.normal(keys[2], (2, *streams, UNITS)))
+    return projections, is_first, state
+
+
+def by_steps(recurrent, projections, is_first, state):
+    """The same by `lax.scan` over single steps, with JAX's gradient."""
+    core = eqx.tree_at(
+        lambda core: core.recurrent, make_core(), recurrent.astype(projections.dtype)
+    )
+    one_step = core.step
+    for _ in state.hidden.shape[:-1]:
+        one_step = jax.vmap(one_step)
+
+    def advance(state, step):
+        projection, is_first = step
+        kept = jax.tree.map(lambda x: jnp.where(is_first[..., None], 0.0, x), state)
+        state = one_step(projection, kept)
+        return state, state.hidden
+
+    state, outputs = lax.scan(advance, state, (projections, is_first))
+    return outputs, state
+
+
+def loss_by(unroll, is_first):
+    """Of all outputs, and of the last state, so that every gradient counts."""
+
+    def loss(recurrent, projections, state):
+        outputs, end = unroll(recurrent, projections, is_first, state)
+        weights = jnp.sin(jnp.arange(outputs.size)).reshape(outputs.shape)
+        return jnp.sum(weights * outputs**2) + jnp.sum(end.hidden * end.cell)
+
+    return loss
+
+
+def assert_close(ours, theirs, tolerance=1e-5):
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance),
+        ours,
+        theirs,
+    )
+
+
+def test_one_step_by_hand():
+    """All gates 0 but for their biases: c' = sigmoid(1) c, h' = tanh(c') / 2."""
+    core = make_core()
+    nothing = core.project(jnp.zeros(INPUTS))
+    np.testing.assert_array_equal(nothing, [0] * 10 + [1] * 5 + [0] * 5)
+    state = core.step(nothing, CoreState(jnp.zeros(UNITS), jnp.full(UNITS, 2.0)))
+    np.testing.assert_allclose(state.cell, 2 / (1 + np.exp(-1)), rtol=1e-6)
+    np.testing.assert_allclose(state.hidden, np.tanh(2 / (1 + np.exp(-1))) / 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 100])
+@pytest.mark.parametrize("streams", [(), (6,), (2, 3)])
+def test_a_sequence_and_its_gradient_are_those_of_its_steps(streams, at_once):
+    recurrent, (projections, is_first, state) = make_core().recurrent, make_batch(*streams)
+    unroll = functools.partial(lstm.unroll, at_once)
+    assert_close(
+        unroll(recurrent, projections, is_first, state),
+        by_steps(recurrent, projections, is_first, state),
+    )
+    ours, theirs = (
+        jax.jit(jax.grad(loss_by(way, is_first), argnums=(0, 1, 2)))(
+            recurrent, projections, state
+        )
+        for way in (unroll, by_steps)
+    )
+    assert_close(ours, theirs)
+    assert all(np.any(leaf != 0) for leaf in jax.tree.leaves(ours))
+
+
+def test_many_streams_and_many_cores_are_each_of_them_alone():
+    cores = jnp.stack([make_core(seed).recurrent for seed in (0, 1)])
+    projections, is_first, state = make_batch(6)
+    unroll = functools.partial(lstm.unroll, 4)
+    together = jax.vmap(unroll, in_axes=(0, None, None, None))(
+        cores, projections, is_first, state
+    )
+    for k, recurrent in enumerate(cores):
+        for n in range(6):
+            start, kn = jax.tree.map(lambda leaf, n=n: leaf[n], state), (k, n)
+            outputs, end = unroll(recurrent, projections[:, n], is_first[:, n], start)
+            assert_close(together[0][k, :, n], outputs)
+            assert_close(jax.tree.map(lambda leaf, kn=kn: leaf[kn], together[1]), end)
+
+
+def test_nothing_crosses_a_first_step_not_even_what_is_not_finite():
+    recurrent, (projections, _, state) = make_core().recurrent, make_batch(1)
+    is_first = jnp.zeros((STEPS, 1), bool).at[3].set(True)
+    spoilt = CoreState(jnp.full((1, UNITS), jnp.inf), jnp.full((1, UNITS), jnp.nan))
+    outputs, _ = lstm.unroll(1, recurrent, projections, is_first, state)
+    after, _ = lstm.unroll(1, recurrent, projections, is_first, spoilt)
+    np.testing.assert_array_equal(after[3:], outputs[3:])
+    assert not np.any(np.isfinite(after[:3]))
+
+    def later(projections):
+        return jnp.sum(lstm.unroll(1, recurrent, projections, is_first, state)[0][3:])
+
+    gradient = jax.grad(later)(projections)
+    np.testing.assert_array_equal(gradient[:3], 0)
+    # All gates but the forget gate, which has nothing to forget there.
+    assert np.count_nonzero(gradient[3]) == 3 * UNITS
+
+
+def test_in_bfloat16_the_gradient_of_the_matrix_is_added_up_in_float32():
+    """Against float32, with the same rounded inputs: JAX's own adds up rounded sums."""
+    recurrent, (projections, is_first, state) = make_core().recurrent, make_batch(64)
+    coarse = projections.astype(jnp.bfloat16)
+
+    def gradient(way, projections):
+        return jax.grad(loss_by(way, is_first))(recurrent, projections, state)
+
+    exact = gradient(by_steps, coarse.astype(jnp.float32))
+    ours = gradient(functools.partial(lstm.unroll, 1), coarse)
+    theirs = gradient(by_steps, coarse)
+    assert ours.dtype == jnp.float32
+    error, usual = (
+        np.linalg.norm(x - exact) / np.linalg.norm(exact) for x in (ours, theirs)
+    )
+    assert error < 0.01
+    assert error < usual
+    outputs, _ = lstm.unroll(1, recurrent, coarse, is_first, state)
+    assert outputs.dtype == jnp.float32
