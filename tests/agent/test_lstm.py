@@ -11,6 +11,7 @@ from jax import lax
 
 from sidequest.agent import lstm
 from sidequest.agent.lstm import LSTM, CoreState
+from tests.agent.comparisons import assert_close
 
 STEPS, UNITS, INPUTS = 7, 5, 3
 
@@ -56,14 +57,6 @@ def loss_by(unroll, is_first):
         return jnp.sum(weights * outputs**2) + jnp.sum(end.hidden * end.cell)
 
     return loss
-
-
-def assert_close(ours, theirs, tolerance=1e-5):
-    jax.tree.map(
-        lambda x, y: np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance),
-        ours,
-        theirs,
-    )
 
 
 def test_one_step_by_hand():
@@ -139,11 +132,27 @@ def test_in_bfloat16_the_gradient_of_the_matrix_is_added_up_in_float32():
     exact = gradient(by_steps, coarse.astype(jnp.float32))
     ours = gradient(functools.partial(lstm.unroll, 1), coarse)
     theirs = gradient(by_steps, coarse)
-    assert ours.dtype == jnp.float32
-    error, usual = (
-        np.linalg.norm(x - exact) / np.linalg.norm(exact) for x in (ours, theirs)
-    )
-    assert error < 0.01
-    assert error < usual
-    outputs, _ = lstm.unroll(1, recurrent, coarse, is_first, state)
-    assert outputs.dtype == jnp.float32
+    size = np.linalg.norm(exact)
+    error, usual = (np.linalg.norm(x - exact) / size for x in (ours, theirs))
+    assert error < min(0.01, usual)
+    # And never rounded to what bfloat16 can say.
+    assert np.mean(ours == ours.astype(jnp.bfloat16)) < 0.1
+    assert np.all(theirs == theirs.astype(jnp.bfloat16))
+
+
+def test_in_bfloat16_products_are_rounded_and_sums_are_not():
+    """1 + 2^-9 is more than bfloat16 can say: U is rounded to it, W x + h U is not."""
+    fine = 1 + 2.0**-9
+    first = jnp.zeros((1, 1), bool)
+    g = slice(UNITS, 2 * UNITS)
+
+    def cell_after(weight, projection):
+        recurrent = jnp.zeros((UNITS, 4 * UNITS)).at[0, g].set(weight)
+        projections = jnp.zeros((1, 1, 4 * UNITS), jnp.bfloat16).at[..., g].set(projection)
+        state = CoreState(jnp.ones((1, UNITS)), jnp.zeros((1, UNITS)))
+        outputs, end = lstm.unroll(1, recurrent, projections, first, state)
+        assert outputs.dtype == end.cell.dtype == jnp.float32
+        return end.cell[0, 0]
+
+    np.testing.assert_allclose(cell_after(fine, 0), np.tanh(1) / 2, rtol=1e-6)
+    np.testing.assert_allclose(cell_after(2.0**-9, 1), np.tanh(fine) / 2, rtol=1e-6)

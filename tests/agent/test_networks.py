@@ -14,6 +14,7 @@ from sidequest.agent.networks import (
     count_parameters,
 )
 from sidequest.agent.torsos import ConvolutionShape, ObservationSpec
+from tests.agent.comparisons import assert_close
 
 GRID = ObservationSpec((7, 7, 2), categories=(5, 3))
 PLANES = ObservationSpec((10, 10, 4))
@@ -61,14 +62,6 @@ def make_state(seed=0):
 
 def at(inputs, t):
     return jax.tree.map(lambda x: x[t], inputs)
-
-
-def assert_close(ours, theirs, tolerance=1e-5):
-    jax.tree.map(
-        lambda x, y: np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance),
-        ours,
-        theirs,
-    )
 
 
 def test_parameters_of_the_paper_network_by_hand():
