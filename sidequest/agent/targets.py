@@ -62,11 +62,12 @@ def greedy_traces(
 ) -> Bool[Array, "T H"]:
     """Whether a return may run on through each state (Watkins' Q(lambda), lambda = 1).
 
-    It may where the action taken there was the head's own greedy one, ties included,
-    and everywhere for heads that do not cut (appendix A.4).
+    It may where the action taken there was the head's own greedy one (of equal ones the
+    first, as actors choose), and everywhere for heads that do not cut (appendix A.4).
     """
-    taken = jnp.take_along_axis(q, actions.reshape(-1, 1, 1), axis=-1)[..., 0]
-    return (taken >= jnp.max(q, axis=-1)) | ~cut_traces.reshape(1, -1)
+    # Not by q[action] >= max q: a compiler may compute q twice, rounded differently.
+    greedy = jnp.argmax(q, axis=-1) == actions.reshape(-1, 1)
+    return greedy | ~cut_traces.reshape(1, -1)
 
 
 def n_step_targets(

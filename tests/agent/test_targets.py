@@ -196,8 +196,10 @@ def test_double_q_takes_the_action_of_one_and_the_value_of_the_other():
 def test_each_head_has_its_own_greedy_actions():
     q = jnp.array([[[1.0, 2.0], [2.0, 1.0], [2.0, 1.0]], [[3.0, 3.0], [0.0, 1.0], [0, 1]]])
     traces = greedy_traces(q, jnp.array([1, 0]), jnp.array([True, True, False]))
-    # A tie is greedy; the last head does not cut.
+    # Of equal actions the first is greedy; the last head does not cut.
     np.testing.assert_array_equal(traces, [[True, False, True], [True, False, True]])
+    tied = greedy_traces(jnp.ones((2, 1, 2)), jnp.array([0, 1]), jnp.array([True]))
+    np.testing.assert_array_equal(tied, [[True], [False]])
 
 
 def test_targets_have_no_gradient():
