@@ -9,8 +9,7 @@ Only U h has to wait for the step before. So `project` does W x + b for all step
 and `unroll` keeps in its loop only what must be there, backward as forward.
 """
 
-from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -55,62 +54,68 @@ class LSTM(eqx.Module):
         return _activate(_gates(self.recurrent, projection, state.hidden), state.cell)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def forget(is_first: Bool[Array, "*streams"], state: CoreState) -> CoreState:
+    """0 where an episode begins: the state is that of another one, which has gone."""
+    return jax.tree.map(lambda x: jnp.where(is_first[..., None], 0.0, x), state)
+
+
 def unroll(
     at_once: int,
-    recurrent: Float[Array, "units gates"],
-    projections: Float[Array, "T *streams gates"],
+    recurrent: Float[Array, "K units gates"],
+    projections: Float[Array, "T K *streams gates"],
     is_first: Bool[Array, "T *streams"],
-    state: CoreState,
-) -> tuple[Float[Array, "T *streams units"], CoreState]:
-    """T steps; equal to T calls of `LSTM.step`, from nothing where `is_first` is set.
+    states: CoreState,
+) -> tuple[Float[Array, "T K *streams units"], CoreState]:
+    """T steps of K cores side by side, in one loop: a GPU is not busy with one.
 
-    Products are computed in the dtype of `projections`. The gradient is written by hand,
-    because JAX would add up that of U step by step, in that dtype: it is one product of
-    what all steps left behind, sum_t h_t^T d_t with d_t the gradient at the gates, added
-    up in float32.
+    Equal to T calls of each core's `LSTM.step`, from nothing where `is_first` is set.
+    Products are computed in the dtype of `projections`; U is float32, as its gradient is.
+
+    The first core learns; the others, such as a target network's, have no gradient, and
+    the way back is spared them. It is written by hand also because JAX would add up the
+    gradient of U step by step, in that dtype: it is one product of what all steps left
+    behind, sum_t h_t^T d_t with d_t the gradient at the gates, added up in float32.
 
     Args:
         at_once: Steps in one iteration of the loop.
+        states: [K, *streams], like the states that are returned.
     """
-    outputs, state, _ = _forward(at_once, recurrent, projections, is_first, state)
-    return outputs, state
+    return _unroll(at_once, recurrent, projections, is_first, states)
 
 
 class _Trace(NamedTuple):
-    """What the way back needs of each step."""
+    """What the way back needs of each step of the first core."""
 
     before: CoreState
-    gates: Float[Array, "T *streams gates"]
+    gates: Float[Array, "*steps gates"]
 
 
-def _forward(at_once, recurrent, projections, is_first, state):
+def _unroll_plainly(
+    at_once, recurrent, projections, is_first, states
+) -> tuple[Float[Array, "T K *streams units"], CoreState]:
+    return _unroll_forward(at_once, recurrent, projections, is_first, states)[0]
+
+
+def _unroll_forward(at_once, recurrent, projections, is_first, states):
     recurrent = recurrent.astype(projections.dtype)
 
-    def advance(state: CoreState, step: tuple) -> tuple[CoreState, tuple]:
+    def advance(states: CoreState, step: tuple) -> tuple[CoreState, tuple]:
         projection, is_first = step
-        before = _unless(is_first, state)
-        gates = _gates(recurrent, projection, before.hidden)
-        state = _activate(gates, before.cell)
-        return state, (state.hidden, _Trace(before, gates))
+        before = forget(is_first, states)
+        gates = jax.vmap(_gates)(recurrent, projection, before.hidden)
+        states = _activate(gates, before.cell)
+        return states, (states.hidden, _of_first(_Trace(before, gates)))
 
-    state, (outputs, trace) = lax.scan(
-        advance, state, (projections, is_first), unroll=at_once
+    states, (outputs, trace) = lax.scan(
+        advance, states, (projections, is_first), unroll=at_once
     )
-    return outputs, state, trace
+    return (outputs, states), (recurrent[0], is_first, trace)
 
 
-def _remember(at_once, recurrent, projections, is_first, state):
-    outputs, state, trace = _forward(at_once, recurrent, projections, is_first, state)
-    return (outputs, state), (recurrent.astype(projections.dtype), is_first, trace)
-
-
-_Gradients: TypeAlias = tuple[Array, Array, None, CoreState]
-
-
-def _backward(at_once: int, remembered: tuple, arriving: tuple) -> _Gradients:
+def _unroll_backward(at_once, remembered, arriving):
     recurrent, is_first, trace = remembered
-    d_outputs, d_state = arriving
+    d_outputs, d_states = arriving
+    others = len(d_states.hidden) - 1
 
     def retreat(d_state: CoreState, step: tuple) -> tuple[CoreState, Array]:
         d_output, is_first, (before, gates) = step
@@ -118,10 +123,14 @@ def _backward(at_once: int, remembered: tuple, arriving: tuple) -> _Gradients:
         d_gates, d_cell = pull(CoreState(d_state.hidden + d_output, d_state.cell))
         d_gates = d_gates.astype(recurrent.dtype)
         d_hidden = (d_gates @ recurrent.T).astype(jnp.float32)
-        return _unless(is_first, CoreState(d_hidden, d_cell)), d_gates
+        return forget(is_first, CoreState(d_hidden, d_cell)), d_gates
 
     d_state, d_gates = lax.scan(
-        retreat, d_state, (d_outputs, is_first, trace), reverse=True, unroll=at_once
+        retreat,
+        _of_first(d_states),
+        (d_outputs[:, 0], is_first, trace),
+        reverse=True,
+        unroll=at_once,
     )
     d_recurrent = jnp.einsum(
         "t...u,t...g->ug",
@@ -129,15 +138,21 @@ def _backward(at_once: int, remembered: tuple, arriving: tuple) -> _Gradients:
         d_gates,
         preferred_element_type=jnp.float32,
     )
-    return d_recurrent, d_gates, None, d_state
+
+    def and_none(x: Array, axis: int = 0) -> Array:
+        """The gradient of the first core, and 0 for the others."""
+        return jnp.stack([x] + [jnp.zeros_like(x)] * others, axis)
+
+    d_states = jax.tree.map(and_none, d_state)
+    return and_none(d_recurrent), and_none(d_gates, axis=1), None, d_states
 
 
-unroll.defvjp(_remember, _backward)
+_unroll = jax.custom_vjp(_unroll_plainly, nondiff_argnums=(0,))
+_unroll.defvjp(_unroll_forward, _unroll_backward)
 
 
-def _unless(is_first: Bool[Array, "*streams"], state: CoreState) -> CoreState:
-    """0 where an episode begins: the state is that of another one, which has gone."""
-    return jax.tree.map(lambda x: jnp.where(is_first[..., None], 0.0, x), state)
+def _of_first(tree):
+    return jax.tree.map(lambda leaf: leaf[0], tree)
 
 
 def _gates(

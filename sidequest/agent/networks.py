@@ -16,7 +16,6 @@ Parameters, LSTM states and Q-values are float32; the products in between are co
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -161,16 +160,14 @@ class RecurrentQNetwork(eqx.Module):
     ) -> tuple[Float[Array, "H A"], CoreState]:
         """One step, for acting."""
         core = cast(self.core, self.compute_dtype)
-        state = jax.tree.map(
-            lambda x: jnp.where(self._forgets(inputs.is_first), 0.0, x), state
-        )
+        state = lstm.forget(self._forgets(inputs.is_first), state)
         state = core.step(self._project(inputs), state)
         return self._read_out(state.hidden), state
 
     def unroll(
         self, inputs: Inputs, state: CoreState
     ) -> tuple[Float[Array, "T H A"], CoreState]:
-        """T steps of one stream; equal to T calls of `step`."""
+        """T steps of one stream, for users and tests; equal to T calls of `step`."""
         one_stream = jax.tree.map(lambda leaf: leaf[None], inputs)
         one_each = jax.tree.map(lambda leaf: leaf[None, None], state)
         [q], states = unroll_together([self], one_stream, one_each)
@@ -215,13 +212,15 @@ def unroll_together(
 ) -> tuple[list[Float[Array, "N T H A"]], CoreState]:
     """What K networks of one shape say of T steps of N streams, for learning.
 
-    Equal to K x N calls of `unroll`, but that all LSTMs advance in one loop: on a GPU it
-    takes as long for two networks as for one. All else is done for all steps at once.
+    Equal to K x N calls of `unroll`, but that all LSTMs advance in one loop, and that only
+    the first network has a gradient. All else is done for all steps at once.
 
     Args:
         inputs: [N, T].
         states: [K, N], like the states that are returned.
     """
+
+    networks = networks[0], *lax.stop_gradient(tuple(networks[1:]))
 
     def for_all_steps(function):
         return jax.vmap(jax.vmap(function))
@@ -229,16 +228,16 @@ def unroll_together(
     projections = [
         for_all_steps(network._project)(inputs).swapaxes(0, 1) for network in networks
     ]
-    advance = partial(lstm.unroll, networks[0].scan_unroll)
-    outputs, states = jax.vmap(advance, in_axes=(0, 0, None, 0))(
+    outputs, states = lstm.unroll(
+        networks[0].scan_unroll,
         jnp.stack([network.core.recurrent for network in networks]),
-        jnp.stack(projections),
+        jnp.stack(projections, axis=1),
         networks[0]._forgets(inputs.is_first.T),
         states,
     )
     q = [
-        for_all_steps(network._read_out)(output.swapaxes(0, 1))
-        for network, output in zip(networks, outputs, strict=True)
+        for_all_steps(network._read_out)(outputs[:, k].swapaxes(0, 1))
+        for k, network in enumerate(networks)
     ]
     return q, states
 

@@ -29,6 +29,15 @@ def make_batch(*streams):
     return projections, is_first, state
 
 
+def unroll_one(at_once, recurrent, projections, is_first, state):
+    """`lstm.unroll` of one core."""
+    states = jax.tree.map(lambda leaf: leaf[None], state)
+    outputs, states = lstm.unroll(
+        at_once, recurrent[None], projections[:, None], is_first, states
+    )
+    return outputs[:, 0], jax.tree.map(lambda leaf: leaf[0], states)
+
+
 def by_steps(recurrent, projections, is_first, state):
     """The same by `lax.scan` over single steps, with JAX's gradient."""
     core = eqx.tree_at(
@@ -73,7 +82,7 @@ def test_one_step_by_hand():
 @pytest.mark.parametrize("streams", [(), (6,), (2, 3)])
 def test_a_sequence_and_its_gradient_are_those_of_its_steps(streams, at_once):
     recurrent, (projections, is_first, state) = make_core().recurrent, make_batch(*streams)
-    unroll = functools.partial(lstm.unroll, at_once)
+    unroll = functools.partial(unroll_one, at_once)
     assert_close(
         unroll(recurrent, projections, is_first, state),
         by_steps(recurrent, projections, is_first, state),
@@ -88,37 +97,68 @@ def test_a_sequence_and_its_gradient_are_those_of_its_steps(streams, at_once):
     assert all(np.any(leaf != 0) for leaf in jax.tree.leaves(ours))
 
 
-def test_many_streams_and_many_cores_are_each_of_them_alone():
-    cores = jnp.stack([make_core(seed).recurrent for seed in (0, 1)])
+def test_many_cores_are_each_of_them_alone_and_the_first_one_learns():
+    recurrent = jnp.stack([make_core(seed).recurrent for seed in (0, 1, 2)])
     projections, is_first, state = make_batch(6)
-    unroll = functools.partial(lstm.unroll, 4)
-    together = jax.vmap(unroll, in_axes=(0, None, None, None))(
-        cores, projections, is_first, state
+    projections = jnp.stack([projections, 1 - projections, projections**2], axis=1)
+    states = jax.tree.map(lambda leaf: jnp.stack([leaf, -leaf, 2 * leaf]), state)
+    outputs, ends = lstm.unroll(4, recurrent, projections, is_first, states)
+    for k in range(3):
+        start, end = (jax.tree.map(lambda leaf, k=k: leaf[k], x) for x in (states, ends))
+        alone = unroll_one(4, recurrent[k], projections[:, k], is_first, start)
+        assert_close((outputs[:, k], end), alone)
+
+    def loss(recurrent, projections, states):
+        outputs, ends = lstm.unroll(4, recurrent, projections, is_first, states)
+        weights = jnp.cos(jnp.arange(outputs.size)).reshape(outputs.shape)
+        return jnp.sum(weights * outputs) + jnp.sum(ends.hidden**2 * ends.cell)
+
+    gradients = jax.grad(loss, argnums=(0, 1, 2))(recurrent, projections, states)
+    d_recurrent, d_projections, d_states = gradients
+
+    def loss_of_first(recurrent, projections, state):
+        outputs, end = by_steps(recurrent, projections, is_first, state)
+        every = jnp.cos(jnp.arange(3 * outputs.size)).reshape(STEPS, 3, 6, UNITS)
+        return jnp.sum(every[:, 0] * outputs) + jnp.sum(end.hidden**2 * end.cell)
+
+    start = jax.tree.map(lambda leaf: leaf[0], states)
+    exact = jax.grad(loss_of_first, argnums=(0, 1, 2))(
+        recurrent[0], projections[:, 0], start
     )
-    for k, recurrent in enumerate(cores):
-        for n in range(6):
-            start, kn = jax.tree.map(lambda leaf, n=n: leaf[n], state), (k, n)
-            outputs, end = unroll(recurrent, projections[:, n], is_first[:, n], start)
-            assert_close(together[0][k, :, n], outputs)
-            assert_close(jax.tree.map(lambda leaf, kn=kn: leaf[kn], together[1]), end)
+    of_first = d_recurrent[0], d_projections[:, 0]
+    assert_close((*of_first, jax.tree.map(lambda leaf: leaf[0], d_states)), exact)
+    assert all(np.any(leaf != 0) for leaf in jax.tree.leaves(exact))
+    of_others = (
+        d_recurrent[1:],
+        d_projections[:, 1:],
+        d_states.hidden[1:],
+        d_states.cell[1:],
+    )
+    assert not any(np.any(leaf) for leaf in of_others)
 
 
 def test_nothing_crosses_a_first_step_not_even_what_is_not_finite():
     recurrent, (projections, _, state) = make_core().recurrent, make_batch(1)
     is_first = jnp.zeros((STEPS, 1), bool).at[3].set(True)
     spoilt = CoreState(jnp.full((1, UNITS), jnp.inf), jnp.full((1, UNITS), jnp.nan))
-    outputs, _ = lstm.unroll(1, recurrent, projections, is_first, state)
-    after, _ = lstm.unroll(1, recurrent, projections, is_first, spoilt)
+    outputs, _ = unroll_one(1, recurrent, projections, is_first, state)
+    after, _ = unroll_one(1, recurrent, projections, is_first, spoilt)
     np.testing.assert_array_equal(after[3:], outputs[3:])
     assert not np.any(np.isfinite(after[:3]))
 
     def later(projections):
-        return jnp.sum(lstm.unroll(1, recurrent, projections, is_first, state)[0][3:])
+        return jnp.sum(unroll_one(1, recurrent, projections, is_first, state)[0][3:])
 
     gradient = jax.grad(later)(projections)
     np.testing.assert_array_equal(gradient[:3], 0)
     # All gates but the forget gate, which has nothing to forget there.
     assert np.count_nonzero(gradient[3]) == 3 * UNITS
+
+    at_once = is_first.at[0].set(True)
+    gradients = jax.grad(loss_by(functools.partial(unroll_one, 1), at_once), (0, 1, 2))(
+        recurrent, projections, spoilt
+    )
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradients))
 
 
 def test_in_bfloat16_the_gradient_of_the_matrix_is_added_up_in_float32():
@@ -130,7 +170,7 @@ def test_in_bfloat16_the_gradient_of_the_matrix_is_added_up_in_float32():
         return jax.grad(loss_by(way, is_first))(recurrent, projections, state)
 
     exact = gradient(by_steps, coarse.astype(jnp.float32))
-    ours = gradient(functools.partial(lstm.unroll, 1), coarse)
+    ours = gradient(functools.partial(unroll_one, 1), coarse)
     theirs = gradient(by_steps, coarse)
     size = np.linalg.norm(exact)
     error, usual = (np.linalg.norm(x - exact) / size for x in (ours, theirs))
@@ -150,7 +190,7 @@ def test_in_bfloat16_products_are_rounded_and_sums_are_not():
         recurrent = jnp.zeros((UNITS, 4 * UNITS)).at[0, g].set(weight)
         projections = jnp.zeros((1, 1, 4 * UNITS), jnp.bfloat16).at[..., g].set(projection)
         state = CoreState(jnp.ones((1, UNITS)), jnp.zeros((1, UNITS)))
-        outputs, end = lstm.unroll(1, recurrent, projections, first, state)
+        outputs, end = unroll_one(1, recurrent, projections, first, state)
         assert outputs.dtype == end.cell.dtype == jnp.float32
         return end.cell[0, 0]
 

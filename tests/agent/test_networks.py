@@ -12,6 +12,7 @@ from sidequest.agent.networks import (
     RecurrentQNetwork,
     Standard,
     count_parameters,
+    unroll_together,
 )
 from sidequest.agent.torsos import ConvolutionShape, ObservationSpec
 from tests.agent.comparisons import assert_close
@@ -58,6 +59,10 @@ def make_inputs(seed=0, spec=VECTOR, steps=STEPS, first=()):
 def make_state(seed=0):
     hidden, cell = jax.random.normal(jax.random.key(seed), (2, 10))
     return CoreState(hidden, cell)
+
+
+def stack(trees):
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
 def at(inputs, t):
@@ -139,6 +144,42 @@ def test_unroll_is_step_by_step(spec, unroll):
         q_t, state = step(at(inputs, t), state)
         assert_close(q[t], q_t)
     assert_close(end, state)
+
+
+def test_networks_together_are_each_of_them_step_by_step_and_the_first_one_learns():
+    networks = [make_network(seed) for seed in (0, 1)]
+    inputs = stack([make_inputs(seed, first=(seed + 2,)) for seed in (0, 1, 2)])
+    states = stack([stack([make_state(3 * k + n) for n in range(3)]) for k in (0, 1)])
+
+    def by_steps(network, inputs, state):
+        def advance(state, now):
+            q, state = network.step(now, state)
+            return state, q
+
+        state, q = jax.lax.scan(advance, state, inputs)
+        return q, state
+
+    def together(networks):
+        q, ends = unroll_together(networks, inputs, states)
+        return jnp.sum(q[0] ** 2) + jnp.sum(q[1] ** 2), (q, ends)
+
+    def apart(networks):
+        rows = [
+            jax.vmap(by_steps, in_axes=(None, 0, 0))(network, inputs, at(states, k))
+            for k, network in enumerate(networks)
+        ]
+        q, ends = zip(*rows, strict=True)
+        return jnp.sum(q[0] ** 2) + jnp.sum(q[1] ** 2), (list(q), stack(ends))
+
+    (_, ours), (of_first, of_second) = jax.jit(jax.value_and_grad(together, has_aux=True))(
+        networks
+    )
+    (_, theirs), (exact, _) = jax.jit(jax.value_and_grad(apart, has_aux=True))(networks)
+    assert_close(ours, theirs, 1e-4)
+    assert_close(of_first, exact, 1e-3)
+    learned = eqx.tree_at(lambda network: network.standard, exact, None)
+    assert all(np.any(leaf != 0) for leaf in jax.tree.leaves(learned))
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(of_second))
 
 
 def test_an_episode_that_starts_inside_a_sequence_knows_nothing_of_the_one_before():
@@ -235,11 +276,6 @@ def test_bfloat16_is_close_to_float32(spec):
     assert coarse.dtype == coarse_end.cell.dtype == jnp.float32
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(coarse_network))
     assert_close((coarse, coarse_end), (exact, exact_end), 0.05)
-
-
-def test_forget_gates_start_open():
-    bias = np.split(np.asarray(make_network().core.inputs.bias), 4)
-    assert [list(np.unique(gate)) for gate in bias] == [[0], [0], [1], [0]]
 
 
 def test_a_reward_of_any_size_gives_finite_values():
