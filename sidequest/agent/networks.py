@@ -39,12 +39,12 @@ from sidequest.types import Key
 
 
 class Inputs(NamedTuple):
-    """What the network sees at one step, or [T] of them."""
+    """What the network sees at one step, or at many: [T], or [N, T] of N streams."""
 
     observation: Num[Array, "..."]
-    previous_action: Int[Array, "*T"]
-    previous_reward: Float[Array, "*T"]
-    is_first: Bool[Array, "*T"]
+    previous_action: Int[Array, "*steps"]
+    previous_reward: Float[Array, "*steps"]
+    is_first: Bool[Array, "*steps"]
 
 
 class Standard(NamedTuple):
@@ -219,7 +219,6 @@ def unroll_together(
         inputs: [N, T].
         states: [K, N], like the states that are returned.
     """
-
     networks = networks[0], *lax.stop_gradient(tuple(networks[1:]))
 
     def for_all_steps(function):

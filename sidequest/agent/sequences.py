@@ -79,8 +79,7 @@ def unroll(
 ) -> list[Float[Array, "N T H A"]]:
     """Q-values of both networks for the trained steps of each sequence. The prefix carries
     no gradient, and the target network none at all."""
-    fixed = jax.lax.stop_gradient
-    networks = network, target
+    networks, fixed = (network, target), jax.lax.stop_gradient
     inputs = Inputs(steps.observation, steps.previous_action, steps.reward, steps.is_first)
     burn_in = jax.tree.map(lambda leaf: leaf[:, :prefix], inputs)
     trained = jax.tree.map(lambda leaf: leaf[:, prefix:], inputs)

@@ -21,7 +21,6 @@ from sidequest.agent.sequences import (
     sequence_errors,
     unroll,
 )
-from sidequest.agent.targets import greedy_traces
 from sidequest.agent.torsos import ObservationSpec
 from tests.agent.batches import (
     ACTIONS,
@@ -427,26 +426,6 @@ def test_two_reports_are_one_of_both():
     np.testing.assert_allclose(state.scales.reward.mean[0], rewards.mean(), atol=1e-6)
     np.testing.assert_allclose(state.scales.reward.variance[0], rewards.var(), rtol=1e-5)
     assert return_scale(state.scales)[0] >= np.sqrt(rewards.var()) * (1 - 1e-5)
-
-
-def test_a_greedy_action_cuts_no_trace_in_a_compiled_program(optimised):
-    """A compiler may compute Q-values twice, once for the action and once for the best."""
-    network, core = make_network(3, jax.random.key(0)), random_core(0, 16)
-    steps, always = random_steps(0, 16, 40), jnp.ones(3, bool)
-
-    @jax.jit
-    def q_of(network, steps, core):
-        return unroll(network, network, steps, core, 0)[0]
-
-    @jax.jit
-    def traces_of(network, steps, core):
-        q = unroll(network, network, steps, core, 0)[0]
-        return jax.vmap(lambda q, a: greedy_traces(q, a, always))(q, steps.action)
-
-    best = jnp.argmax(q_of(network, steps, core), axis=-1)
-    greedy = best == steps.action[..., None]
-    np.testing.assert_array_equal(traces_of(network, steps, core), greedy)
-    assert 0 < np.mean(greedy) < 1
 
 
 def test_a_network_without_a_prefix_starts_at_the_stored_state():

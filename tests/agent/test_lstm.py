@@ -153,8 +153,8 @@ def test_nothing_crosses_a_first_step_not_even_what_is_not_finite():
     # All gates but the forget gate, which has nothing to forget there.
     assert np.count_nonzero(gradient[3]) == 3 * UNITS
 
-    at_once = is_first.at[0].set(True)
-    gradients = jax.grad(loss_by(functools.partial(unroll_one, 1), at_once), (0, 1, 2))(
+    never = is_first.at[0].set(True)  # is the state of before seen
+    gradients = jax.grad(loss_by(functools.partial(unroll_one, 1), never), (0, 1, 2))(
         recurrent, projections, spoilt
     )
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradients))
