@@ -84,17 +84,16 @@ def measure(
     # Memory first: to time what adds a block, the same one is added many times.
     figures |= memory_held(run) | programs(run)
     if variants:
-        figures["variants"] = {
-            name: learning(run, name, who[name], clock)
-            for name in (EPSILON_GREEDY, INFORMED)
-        }
+        # There and back, so that emulators that get slower or faster favour neither.
+        order = (EPSILON_GREEDY, INFORMED, INFORMED, EPSILON_GREEDY)
+        rates = [(name, learning(run, name, who[name], clock)) for name in order]
         run.release()
         del run.state
         parts = assemble(config, atari_game.spec, [parse(INTRINSIC)], store)
         run = HostedRun(parts, pace_of(config), emulators)
         novel = individual_of(parse(INTRINSIC), 0, parts, config)
-        intrinsic = learning(run, INTRINSIC, novel, clock)
-        figures["variants"][INTRINSIC] = intrinsic
+        rates.append((INTRINSIC, learning(run, INTRINSIC, novel, clock)))
+        figures["variants"] = side_by_side(rates)
     for group in emulators:
         group.close()
     setting = {"game": game, "streams": streams, "groups": groups, "threads": threads}
@@ -193,6 +192,22 @@ def learning(run: HostedRun, name: str, who: Individual, clock: Clock) -> float:
     run.start(who)
     blocks = iter(run)
     return clock.rate(name, lambda: next(blocks), run.parts.block_length)
+
+
+def side_by_side(rates: Sequence[tuple[str, float]]) -> dict[str, dict[str, Any]]:
+    """The mean of each variant's rates, and its share of what plain epsilon-greedy has."""
+    each: dict[str, list[float]] = {}
+    for name, rate in rates:
+        each.setdefault(name, []).append(rate)
+    means = {name: float(np.mean(found)) for name, found in each.items()}
+    return {
+        name: {
+            "learning": mean,
+            "learning_each": each[name],
+            "of_epsilon_greedy": mean / means[EPSILON_GREEDY],
+        }
+        for name, mean in means.items()
+    }
 
 
 def programs(run: HostedRun) -> dict[str, float]:

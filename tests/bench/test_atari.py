@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidequest.bench.atari import measure
+from sidequest.bench.atari import EPSILON_GREEDY, INFORMED, measure, side_by_side
 from sidequest.config import SMALL_FRAMES, change
 
 CONFIG = change(
@@ -32,3 +32,14 @@ def test_figures_by_name():
     assert figures["learning_of_emulators_alone"] == pytest.approx(share)
     assert "variants" not in figures
     assert said[0] == "building 8 emulators" and len(said) == 6
+
+
+def test_variants_are_compared_by_their_means():
+    rates = [(EPSILON_GREEDY, 90.0), (INFORMED, 97.0), (INFORMED, 99.0)]
+    compared = side_by_side([*rates, (EPSILON_GREEDY, 110.0)])
+    assert compared[EPSILON_GREEDY]["of_epsilon_greedy"] == 1
+    assert compared[INFORMED] == {
+        "learning": 98.0,
+        "learning_each": [97.0, 99.0],
+        "of_epsilon_greedy": pytest.approx(0.98),
+    }
