@@ -64,13 +64,13 @@ class Recorder:
 
     @classmethod
     def go_on(
-        cls, folder: Path, sizes: Mapping[str, int], note: Mapping[str, Any]
+        cls, folder: Path, sizes: Mapping[str, int], note: Mapping[str, Any] | None
     ) -> "Recorder":
         """Of a run that was cut off: tables go back to the sizes that a checkpoint names.
 
         Args:
             sizes: Bytes of each table; 0 for those not named.
-            note: Added to the list `resumed` of run.json.
+            note: Added to the list `resumed` of run.json; None if nothing was played yet.
         """
         recorder = cls.__new__(cls)
         run = read_run(folder)
@@ -84,7 +84,8 @@ class Recorder:
                     os.truncate(path, sizes.get(table, 0))
         except OSError as error:
             raise cannot_write(folder / RUN_FILE, error) from error
-        recorder.run["resumed"] = [*run.get("resumed", []), dict(note)]
+        if note is not None:
+            recorder.run["resumed"] = [*run.get("resumed", []), dict(note)]
         recorder._note()
         return recorder
 

@@ -128,11 +128,13 @@ def reopen(standing: Standing, said: Mapping[str, Any], say: Callable) -> Record
     }
     for name, (before, here) in changed.items():
         say(f"{folder} began with {name} {before}, now {here}: the last bits may differ")
-    if standing.manifest is None and any(folder.glob("*.jsonl")):
+    played = standing.manifest is not None or any(folder.glob("*.jsonl"))
+    if played and standing.manifest is None:
         say(f"{folder} has no checkpoint yet: it starts from the beginning")
     note = {"frames": standing.frames, "time": now(), "command": said["command"]}
     sizes = standing.manifest.records if standing.manifest else {}
-    return Recorder.go_on(folder, sizes, {**note, "changed": changed})
+    is_new = not (played or changed)  # its folder was made, and nothing more
+    return Recorder.go_on(folder, sizes, None if is_new else {**note, "changed": changed})
 
 
 def by_progress(standings: Sequence[Standing]) -> list[list[Standing]]:

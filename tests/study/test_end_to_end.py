@@ -78,6 +78,7 @@ def test_the_plan_says_what_was_run(whole):
         said = read_run(whole / entry["folder"])
         assert said["finished"] and said["frames"] == entry["frames"] == 4_096
         assert said["variant"] == entry["variant"] and entry["settings"] == {}
+        assert "resumed" not in said
 
 
 def test_interrupted_and_started_again_gives_the_same_tables(whole, tmp_path):
