@@ -49,7 +49,7 @@ def test_parts_keep_all_devices_busy():
     assert sizes(30, "cpu", 2) == [30]
     assert sizes(70, "cpu", 2) == [32, 32, 6]
     assert sizes(40, "cpu", 12) == [24, 12, 4]
-    assert sizes(100, "gpu", 1) == [64, 36]
+    assert sizes(200, "gpu", 1) == [128, 72]
 
 
 def test_one_seed_of_everything_comes_first():
