@@ -50,18 +50,19 @@ def test_an_address_where_nobody_answers_is_refused(monkeypatch):
 
 
 class Removing(Memory):
-    """Removes a node when a checkpoint has come back from it."""
+    """Removes a node when a checkpoint of each of the four runs has come back."""
 
     def __init__(self, folder, cluster, node):
         super().__init__()
         self.folder, self.cluster, self.node = folder, cluster, node
-        self.came_back = []
+        self.came_back = set()
 
     def show(self, group, progress):
         super().show(group, progress)
-        found = list(self.folder.glob("*/*/*/checkpoints/*/manifest.json"))
-        if self.node is not None and found:
-            self.came_back = found
+        found = self.folder.glob("*/*/*/checkpoints/*/manifest.json")
+        came_back = {path.parents[2] for path in found}
+        if self.node is not None and len(came_back) == 4:
+            self.came_back = came_back
             self.cluster.remove_node(self.node, allow_graceful=False)
             self.node = None
 
@@ -72,8 +73,8 @@ def test_a_lost_node_s_runs_go_on_elsewhere(tmp_path):
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
-    # Long enough for checkpoints on the way; the head itself does no work.
-    study = find("paper/fig5/tiny")._replace(frames=100_000)
+    # So long that no run ends before its node is lost; the head itself does no work.
+    study = find("paper/fig5/tiny")._replace(frames=200_000)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     try:
         nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
