@@ -93,5 +93,13 @@ def show(figures: dict[str, Any], indent: str = "") -> None:
             print(f"{indent}{name}")
             show(value, indent + "  ")
         else:
-            number = f"{value:,.4g}" if isinstance(value, float) else value
-            print(f"{indent}{name:<24} {number}")
+            print(f"{indent}{name:<24} {as_text(value)}")
+
+
+def as_text(value: Any) -> str:
+    """What was measured to four digits or to a whole number, all else as it is."""
+    if isinstance(value, list):
+        return ", ".join(map(as_text, value))
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
