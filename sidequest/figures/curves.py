@@ -125,9 +125,6 @@ def draw_panel(
     if not last:
         look.say_empty(axes)
         return
-    returns = np.concatenate([one.returns for own in curves.values() for one in own])
-    if np.ptp(returns) == 0:  # or the axis would magnify nothing to hundredths of it
-        axes.set_ylim(returns[0] - 1, returns[0] + 1)
     axes.set_xlim(left=0)
     axes.set_xlabel(name, fontsize=look.SMALL)
 

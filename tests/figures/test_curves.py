@@ -61,13 +61,6 @@ def test_a_coarse_run_that_went_further_ends_where_the_other_does(tmp_path):
     np.testing.assert_allclose(axes.lines[-1].get_ydata(), [0.0, 1.0, 5.0])
 
 
-def test_returns_that_are_all_the_same_are_not_magnified(tmp_path):
-    make_run(tmp_path / "a", STEP, 0, {1e3: [0, 0], 2e3: [0]}).finish()
-    axes = look.new_figure(3, 3).subplots()
-    draw_panel(axes, {"step": read_records(tmp_path).runs}, STYLES)
-    assert axes.get_ylim() == (-1, 1)
-
-
 def test_seeds_with_other_cadences_meet_where_both_are(tmp_path):
     make_run(tmp_path / "a", STEP, 0, {1e3: [0], 2e3: [2], 3e3: [4]}).finish()
     make_run(tmp_path / "b", STEP, 1, {1.5e3: [10], 2.5e3: [20]}).finish()
