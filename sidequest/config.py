@@ -89,9 +89,11 @@ class LearningConfig:
     """Whether a time limit counts as the end of all reward, as in DQN's line of agents."""
     priority_mix: float = 0.9
     """Priority of a sequence: this share of the greatest TD error, the rest of the mean."""
-    standardised: bool = True
-    """Whether the network counts pictures and values from their means, in units of their
-    spread. Ours; without it Ms. Pac-Man is not learned (docs/results/atari)."""
+    normalise_inputs: bool = True
+    """Whether the torso sees (observation - mean) / spread of what was replayed so far.
+    Ours; without it Ms. Pac-Man is not learned (docs/results/atari)."""
+    normalise_values: bool = True
+    """Whether Q = mean value + return scale * (output of the network). Ours."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,8 @@ SMALL = Config(
         learning_rate=1e-3,
         target_interval=100,
         timeout_is_terminal=False,
-        standardised=False,
+        normalise_inputs=False,
+        normalise_values=False,
     ),
     novelty=NoveltyConfig(
         channels=(16,), kernels=(3,), strides=(1,), units=64, downsampling=1
@@ -241,10 +244,12 @@ def recorded(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         for name, value in entries.items()
     }
     if flat:
-        # What came before `standardised`, for some hours each.
+        # Earlier versions had one setting for both, and before that none.
         for former in ("network.standardised", "learning.centred"):
             flat.pop(former, None)
-        flat.setdefault("learning.standardised", False)
+        both = flat.pop("learning.standardised", False)
+        flat.setdefault("learning.normalise_inputs", both)
+        flat.setdefault("learning.normalise_values", both)
     return flat
 
 

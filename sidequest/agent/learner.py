@@ -62,7 +62,7 @@ class LearnerState(NamedTuple):
     scales: scaling.ReturnStatistics
     observations: scaling.Moments
     """Of each input of the torso, over sequences replayed so far; see
-    `Rules.standardised`."""
+    `Rules.normalise_inputs`."""
     novelty: NoveltyState | None
     """Of random network distillation; None without an intrinsic head."""
     updates: Int[Array, ""]
@@ -161,9 +161,8 @@ def make_update(
         state: LearnerState, steps: Step, core: CoreState, weights: Float[Array, "N"]
     ) -> tuple[LearnerState, Float[Array, "N"], Metrics]:
         before = state
-        if rules.standardised:
-            # One of each sequence: neighbours look alike.
-            state = standardise(state, steps.observation[:, 0])
+        # One observation of each sequence: neighbours look alike.
+        state = standardise(state, steps.observation[:, 0], rules)
         trained = jax.tree.map(lambda leaf: leaf[:, rules.prefix :], steps)
         rewards, surprise, novelty_state = head_rewards(novelty, state, trained, rules)
 
@@ -198,22 +197,29 @@ def make_update(
     return update
 
 
-def standardise(state: LearnerState, observations: Num[Array, "N ..."]) -> LearnerState:
-    """Both networks count from the means of what was seen, in units of its spread."""
+def standardise(
+    state: LearnerState, observations: Num[Array, "N ..."], rules: Rules
+) -> LearnerState:
+    """Sets what both networks count from, and in which units, as the rules ask for."""
+    if not (rules.normalise_inputs or rules.normalise_values):
+        return state
 
     def encoded(observation: Num[Array, "..."]) -> Float[Array, "..."]:
         x = encode(state.network.spec, observation, jnp.dtype("float32"))
         # One that is not finite would be remembered for ever.
         return jnp.where(jnp.isfinite(x), x, state.observations.mean)
 
-    seen = scaling.moments(jax.vmap(encoded)(observations), axis=0)
-    seen = scaling.merge(state.observations, seen)
-    standard = Standard(
-        observation=seen.mean,
-        observation_unit=jnp.maximum(jnp.sqrt(jnp.mean(seen.variance)), scaling.FLOOR),
-        value=scaling.mean_value(state.scales),
-        value_unit=scaling.used_scale(state.scales, state.scales),
-    )
+    seen, standard = state.observations, state.network.standard
+    if rules.normalise_inputs:
+        seen = scaling.moments(jax.vmap(encoded)(observations), axis=0)
+        seen = scaling.merge(state.observations, seen)
+        unit = jnp.maximum(jnp.sqrt(jnp.mean(seen.variance)), scaling.FLOOR)
+        standard = standard._replace(observation=seen.mean, observation_unit=unit)
+    if rules.normalise_values:
+        standard = standard._replace(
+            value=scaling.mean_value(state.scales),
+            value_unit=scaling.used_scale(state.scales, state.scales),
+        )
 
     def by_standard(network: RecurrentQNetwork) -> RecurrentQNetwork:
         return eqx.tree_at(lambda network: network.standard, network, standard)

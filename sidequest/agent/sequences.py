@@ -49,17 +49,18 @@ class Rules(NamedTuple):
     timeout_is_terminal: bool
     priority_mix: float
     """Share of the greatest error in a sequence's priority; the rest is the mean."""
-    standardised: bool = False
-    """Whether the network sees by how much pictures differ from the mean picture, and says
-    by how much values differ from the mean value m of the game, both in units of their
-    spread. With Q = m + sigma f the errors are those of centred rewards (Naik et al. 2024):
+    normalise_inputs: bool = False
+    """Whether the network sees by how much an observation differs from the mean one, in
+    units of its spread. Without it most of a frame is what all frames share, as the maze of
+    Ms. Pac-Man. A step of Adam has the same size in all weights, and in that direction they
+    all add up: 20 updates saturate the LSTM, or switch units of the torso off for good."""
+    normalise_values: bool = False
+    """Whether the network predicts by how much a value differs from the game's mean value
+    m, in units of the return scale. With Q = m + sigma f the errors are those of centred
+    rewards (Naik et al. 2024):
 
         r + gamma Q' - Q  =  (r - (1 - gamma) m) + sigma (gamma f' - f)
-
-    Without it most of a picture is what all pictures share, as the maze of Ms. Pac-Man. A
-    step of Adam has the same size in all weights, and in that direction they all add up:
-    20 updates saturate the LSTM, or switch units of the torso off for good, before what
-    pictures differ by was learned."""
+    """
 
 
 class Errors(NamedTuple):

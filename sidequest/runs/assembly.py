@@ -78,7 +78,8 @@ def assemble(
         n_step=learning.n_step,
         timeout_is_terminal=learning.timeout_is_terminal,
         priority_mix=learning.priority_mix,
-        standardised=learning.standardised,
+        normalise_inputs=learning.normalise_inputs,
+        normalise_values=learning.normalise_values,
     )
     network = functools.partial(make_network, config, spec, len(heads))
     core = jax.eval_shape(lambda: network(jax.random.key(0)).initial_state())

@@ -60,6 +60,7 @@ COUNTING = Novelty(
 
 
 CLIPPED = optax.chain(optax.clip_by_global_norm(CLIP), optax.sgd(1.0))
+BOTH = {"normalise_inputs": True, "normalise_values": True}
 
 
 @functools.cache
@@ -294,10 +295,10 @@ def test_the_gradient_is_clipped_and_reported_as_it_was(batch):
     np.testing.assert_allclose(optax.tree.norm(step), CLIP, rtol=1e-4)
 
 
-@pytest.mark.parametrize("standardised", [False, True])
+@pytest.mark.parametrize("normalised", [False, True])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 3e38])
-def test_an_update_that_is_not_finite_is_left_out_and_counted(batch, bad, standardised):
-    learner, state, _ = compiled("intrinsic", "short", standardised=standardised)
+def test_an_update_that_is_not_finite_is_left_out_and_counted(batch, bad, normalised):
+    learner, state, _ = compiled("intrinsic", "short", **(BOTH if normalised else {}))
     steps, core = batch
     reward = steps.reward.at[1, PREFIX + 2].set(bad)
     after, blamed, metrics = learner.update(
@@ -461,10 +462,10 @@ def test_a_mean_value_is_worth_centred_rewards(batch):
     assert np.any(ours.td)
 
 
-@pytest.mark.parametrize("standardised", [False, True])
-def test_what_all_states_are_worth_need_not_be_learned(standardised):
+@pytest.mark.parametrize("normalised", [False, True])
+def test_what_all_states_are_worth_need_not_be_learned(normalised):
     """A reward of 1 at every step, for ever, is worth 1 / (1 - 0.9) = 10."""
-    learner, state, rules = compiled("extrinsic", standardised=standardised)
+    learner, state, rules = compiled("extrinsic", **(BOTH if normalised else {}))
     steps = random_steps(0, ITEMS, PREFIX + TRAINED, ends=0.0)
     steps = steps._replace(reward=jnp.ones_like(steps.reward))
     nothing = jax.tree.map(jnp.zeros_like, state.network)
@@ -476,7 +477,7 @@ def test_what_all_states_are_worth_need_not_be_learned(standardised):
         jnp.zeros((PREFIX + TRAINED, ITEMS, 1)),
     )
     state, _, metrics = learner.update(state, steps, random_core(0), WEIGHTS)
-    if standardised:
+    if normalised:
         np.testing.assert_allclose(state.network.standard.value, 10.0, rtol=1e-4)
         np.testing.assert_allclose(state.target.standard.value, 10.0, rtol=1e-4)
         np.testing.assert_allclose(metrics.value, 10.0, rtol=1e-4)
@@ -489,7 +490,7 @@ def test_what_all_states_are_worth_need_not_be_learned(standardised):
 
 
 def test_each_member_of_a_population_has_its_own_standard():
-    learner, _, _ = compiled("extrinsic", standardised=True)
+    learner, _, _ = compiled("extrinsic", **BOTH)
     states = [learner.init(jax.random.key(seed)) for seed in (0, 1)]
     batches = [random_steps(seed, ITEMS, PREFIX + TRAINED) for seed in (2, 3)]
 
@@ -511,22 +512,23 @@ def test_each_member_of_a_population_has_its_own_standard():
 def test_categories_have_standards_too():
     """Two of three are of kind 1: its mean is 2/3, and the variance of each kind 2/9."""
     spec = ObservationSpec((1,), categories=(2,))
+    rules = rules_of("extrinsic", **BOTH)
     learner = make_learner(
         lambda key: RecurrentQNetwork(key, spec, ACTIONS, 1, convolutions=()),
         CLIPPED,
-        rules_of("extrinsic", standardised=True),
+        rules,
         target_interval=TARGET_INTERVAL,
     )
     state = jax.eval_shape(learner.init, jax.random.key(0))
     state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), state)
-    state = standardise(state, jnp.array([[1], [0], [1]], jnp.uint8))
+    state = standardise(state, jnp.array([[1], [0], [1]], jnp.uint8), rules)
     standard = state.network.standard
     np.testing.assert_allclose(standard.observation, [1 / 3, 2 / 3], rtol=1e-5)
     np.testing.assert_allclose(standard.observation_unit, np.sqrt(2 / 9), rtol=1e-5)
 
 
 def test_what_is_not_finite_does_not_count_for_a_standard():
-    learner, state, _ = compiled("extrinsic", standardised=True)
+    learner, state, _ = compiled("extrinsic", **BOTH)
     steps, core = random_steps(0, ITEMS, PREFIX + TRAINED), random_core(0)
     # An episode begins inside the prefix, so that the loss does not notice.
     steps = steps._replace(is_first=steps.is_first.at[:, PREFIX - 1].set(True))
@@ -543,7 +545,7 @@ def test_what_is_not_finite_does_not_count_for_a_standard():
 
 def test_standards_are_those_of_all_that_was_seen():
     """The first observation of each sequence counts; values are in units of sigma."""
-    learner, state, _ = compiled("extrinsic", standardised=True)
+    learner, state, _ = compiled("extrinsic", **BOTH)
     seen = []
     for seed in range(3):
         steps = random_steps(seed, ITEMS, PREFIX + TRAINED)
@@ -560,3 +562,16 @@ def test_standards_are_those_of_all_that_was_seen():
         unit = np.sqrt(np.mean(seen.var(0)))
         np.testing.assert_allclose(standard.observation_unit, unit, rtol=1e-5)
         np.testing.assert_allclose(standard.value_unit, scale, rtol=1e-5)
+
+
+@pytest.mark.parametrize("part", BOTH)
+def test_inputs_and_values_are_normalised_apart(part):
+    learner, state, _ = compiled("extrinsic", **{part: True})
+    steps = random_steps(0, ITEMS, PREFIX + TRAINED)
+    block = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), steps)
+    state = learner.witness(state, block, jnp.zeros((PREFIX + TRAINED, ITEMS, 1)))
+    state, _, _ = learner.update(state, steps, random_core(0), WEIGHTS)
+    standard = state.network.standard
+    assert bool(np.any(standard.observation)) == (part == "normalise_inputs")
+    assert bool(np.any(standard.value)) == (part == "normalise_values")
+    assert bool(standard.value_unit[0] != 1) == (part == "normalise_values")

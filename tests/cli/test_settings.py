@@ -7,9 +7,9 @@ from sidequest.cli.settings import read_config, read_count, read_size
 from sidequest.config import flatten
 
 TYPED = [
-    ("learning.standardised=true", True),
-    ("learning.standardised=False", False),
-    ("learning.standardised=no", False),
+    ("learning.normalise_inputs=true", True),
+    ("learning.normalise_inputs=False", False),
+    ("learning.normalise_inputs=no", False),
     ("learning.watkins=none", None),
     ("learning.watkins=yes", True),
     ("replay.ratio=2", 2.0),
@@ -25,7 +25,7 @@ def test_values_by_the_type_of_their_setting(typed, value):
 
 
 @pytest.mark.parametrize(
-    "typed", ["learning.standardised=1", "learning.n_step=true", "replay.ratio=no"]
+    "typed", ["learning.normalise_inputs=1", "learning.n_step=true", "replay.ratio=no"]
 )
 def test_words_for_other_types_are_refused(typed):
     with pytest.raises(Refusal, match=r"expected (bool|int|float) such as"):

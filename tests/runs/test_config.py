@@ -71,7 +71,8 @@ TABLE = {
 }
 # What the paper gives no number for, or what is of no consequence to results.
 OURS = """network.recurrent network.dtype network.scan_unroll replay.warm_up
-learning.timeout_is_terminal learning.standardised switching.rule switching.promise_horizon
+learning.timeout_is_terminal learning.normalise_inputs learning.normalise_values
+switching.rule switching.promise_horizon
 switching.bandit switching.window evaluation.interval evaluation.episodes
 evaluation.traces""".split()
 
@@ -237,15 +238,16 @@ def test_a_config_survives_json(preset):
 )
 def test_a_config_of_before_pictures_were_standardised(older):
     """It was another agent, and is read as such; nothing else about it is different."""
-    said = dataclasses.asdict(change(PAPER, **{"learning.standardised": False}))
-    del said["learning"]["standardised"]
+    neither = {"learning.normalise_inputs": False, "learning.normalise_values": False}
+    said = dataclasses.asdict(change(PAPER, **neither))
+    del said["learning"]["normalise_inputs"], said["learning"]["normalise_values"]
     for component, entries in older.items():
         said[component] |= entries
     plain = json.loads(json.dumps(said))
-    assert from_dict(plain) == change(PAPER, **{"learning.standardised": False})
+    assert from_dict(plain) == change(PAPER, **neither)
     identity = identity_of({"variant": "V", "game": "G", "config": plain})
     assert not {"learning.centred", "network.standardised"} & set(identity)
-    assert identity["learning.standardised"] is False and identity["game"] == "G"
+    assert identity["learning.normalise_inputs"] is False and identity["game"] == "G"
 
 
 def test_the_networks_are_of_the_size_that_was_asked_for():
