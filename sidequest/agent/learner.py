@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, Num
 from sidequest.agent import scaling
 from sidequest.agent.intrinsic import Novelty, NoveltyState
 from sidequest.agent.lstm import CoreState
-from sidequest.agent.networks import RecurrentQNetwork, Standard
+from sidequest.agent.networks import RecurrentQNetwork
 from sidequest.agent.sequences import (
     Errors,
     Rules,

@@ -5,7 +5,7 @@
 r is the reward of one step, gamma its discount (0 where an episode terminates), G the
 discounted return from it. Each head has its own sigma, so that rewards of any size, and
 heads of any two rewards, train alike (appendix A.2 and A.4). Q-values stay in the units of
-the rewards; errors are scaled, and what the network predicts where `Rules.normalise_values` is set.
+the rewards; errors are scaled, and so are predictions with `Rules.normalise_values`.
 
 Estimates are kept as means and centred variances and merged by their counts: sums of
 squares over 10^9 steps do not fit float32, and E[x^2] - E[x]^2 loses a variance that is
