@@ -22,7 +22,8 @@ package, and asking the command for help, costs nothing.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from sidequest.switching.variants import Variant, VariantError, parse
+from sidequest.errors import VariantError
+from sidequest.switching.variants import Variant, parse
 
 if TYPE_CHECKING:
     from sidequest.switching.periods import PeriodStats, periods

@@ -4,7 +4,8 @@ import math
 from dataclasses import fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from sidequest.config import Config, ConfigError, SwitchingConfig, flatten
+from sidequest.config import Config, SwitchingConfig, flatten
+from sidequest.errors import ConfigError
 from sidequest.switching.variants import RATE_ALLOWED, STEPS_ALLOWED
 
 AT_LEAST_ONE = (

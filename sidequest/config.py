@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal
 
-
-class ConfigError(ValueError):
-    """Settings that cannot be; the message lists every fault."""
+from sidequest.errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,31 @@ PACKAGE = Path(__file__).parents[1] / "sidequest"
 
 # Each room, and what it sees of the others. A room always sees itself.
 SEES = {
-    "sidequest": {"switching"},  # the public names
+    "sidequest": {"errors", "switching"},  # the public names
     "types": set(),
-    "config": set(),
-    "checks": {"config", "switching"},
-    "switching": {"types"},
+    "errors": set(),
+    "records": {"errors"},
+    "config": {"errors"},
+    "checks": {"config", "errors", "switching"},
+    "switching": {"types", "errors"},
     "replay": {"types"},
-    "environments": {"types"},
+    "environments": {"types", "errors"},
     "agent": {"types", "switching"},
-    "runs": {"types", "config", "checks", "switching", "replay", "environments", "agent"},
-    "bench": {"types", "config", "switching", "replay", "environments", "agent", "runs"},
+    "runs": {
+        *("types", "errors", "config", "checks", "records", "switching", "replay"),
+        *("environments", "agent"),
+    },
+    "bench": {
+        *("types", "errors", "config", "records", "switching", "replay"),
+        *("environments", "agent", "runs"),
+    },
     # Reads records, names of variants and reference scores: modules that run nothing.
-    "study": {"types", "config", "switching", "environments", "runs"},
-    "figures": {"types", "runs.records", "switching.variants", "environments.scores"},
+    "study": {
+        *("types", "errors", "config", "records", "switching", "environments", "runs"),
+    },
+    "figures": {
+        *("types", "errors", "records", "switching.variants", "environments.scores"),
+    },
 }
 SEES["cli"] = set(SEES)  # all of it
 SEES["__main__"] = {"cli"}
@@ -100,7 +112,7 @@ def test_this_test_sees_every_kind_of_import(tmp_path):
     assert rooms == {"runs", "types", "switching", "replay", "agent"}
     assert not may_see("sidequest.switching.file", "sidequest.runs")
     assert not may_see("sidequest.figures.file", "sidequest.runs")
-    assert may_see("sidequest.figures.file", "sidequest.runs.records")
+    assert may_see("sidequest.figures.file", "sidequest.records")
     assert not may_see("sidequest.types", "sidequest.switching")
 
 

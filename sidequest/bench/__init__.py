@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sidequest.runs.records import available_cores
+from sidequest.records import available_cores
 
 
 def best_seconds(*calls: Callable[[], Any], repeats: int = 10) -> list[float]:

@@ -16,9 +16,10 @@ from sidequest.agent.actor import Actor, make_actor
 from sidequest.agent.learner import Learner
 from sidequest.agent.networks import count_parameters
 from sidequest.bench import best_seconds, machine
-from sidequest.config import SMALL, Config, ConfigError, change
+from sidequest.config import SMALL, Config, change
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment
+from sidequest.errors import ConfigError
 from sidequest.replay.replay import TRAINED_BLOCKS
 from sidequest.runs import ondevice
 from sidequest.runs.assembly import Parts, assemble, make_switching

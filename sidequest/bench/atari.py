@@ -18,12 +18,12 @@ from sidequest.bench import best_seconds, machine
 from sidequest.config import PAPER, Config, change
 from sidequest.environments import atari
 from sidequest.environments.base import HostedEnvironment
+from sidequest.records import available_cores
 from sidequest.replay.tiles import tile_report, tile_store
 from sidequest.runs.assembly import assemble
 from sidequest.runs.emulators import build_politely, choose_groups, choose_threads
 from sidequest.runs.hosted import HostedRun
 from sidequest.runs.pace import pace_of
-from sidequest.runs.records import available_cores
 from sidequest.runs.state import Individual, individual_of
 from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes
 from sidequest.switching.variants import parse

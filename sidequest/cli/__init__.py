@@ -3,7 +3,7 @@
 A subcommand is a function: its arguments are the options, its docstring is the help, and
 what it returns, if anything, is the exit code. Faults in what the user typed go to
 standard error as one message and exit with 2; those that end a run before its time exit
-with the other codes of `sidequest.runs.faults`.
+with the other codes of `sidequest.errors`.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import sys
 from importlib import import_module
 from typing import NoReturn
 
-from sidequest.runs.faults import Exit, RunFault
+from sidequest.errors import Exit, SidequestError
 
 COMMANDS = {
     "study": "runs a whole study of the paper's variants, and writes its report",
@@ -65,33 +65,13 @@ def main(arguments: list[str] | None = None) -> None:
         )
     except BrokenPipeError:
         code = 0  # whoever read the output, such as `head`, has enough
-    except RunFault as fault:
-        fail(str(fault), fault.exit)
+    except SidequestError as error:
+        fail(str(error), error.exit_code)
     except OSError as error:
         if error.errno not in CANNOT_WRITE:
             raise
         fail(f"{error.filename}: {error.strerror}", Exit.CANNOT_WRITE)
-    except ValueError as error:
-        # Faults that the user can mend; any other ValueError is a bug and shows itself.
-        if type(error).__name__ not in USER_FAULTS:
-            raise
-        fail(str(error))
     leave(code)
-
-
-class Refusal(ValueError):
-    """What the user asked for cannot be; the message says why and what can."""
-
-
-# By name, so that asking does not load what defines them.
-USER_FAULTS = (
-    "Refusal",
-    "VariantError",
-    "ConfigError",
-    "UnknownGame",
-    "RunExists",
-    "NotEvaluable",
-)
 
 
 # The disk is full, or what is asked for is no place to write to.
@@ -107,7 +87,7 @@ def leave_at_once(*_) -> NoReturn:
     os._exit(128 + signal.SIGINT)
 
 
-def fail(message: str, code: Exit = Exit.BAD_INPUT) -> NoReturn:
+def fail(message: str, code: Exit = Exit.INVALID) -> NoReturn:
     with contextlib.suppress(BrokenPipeError):
         print(message, file=sys.stderr)
     leave(int(code))

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional
 
-from sidequest.cli import Refusal
 from sidequest.cli.options import Flag, option, refuse_unused
+from sidequest.errors import InvalidRequest
 
 SHAPE = "small"
 TAKES = {
@@ -45,11 +45,13 @@ def bench(
     if game is not None:
         registry.check(game)
     if min(members, default=1) < 1:
-        raise Refusal(f"members is {members}; it is numbers of 1 or more")
+        raise InvalidRequest(f"members is {members}; it is numbers of 1 or more")
     if emulators is not None and emulators < 1:
-        raise Refusal(f"emulators is {emulators}; it is 1 or more")
+        raise InvalidRequest(f"emulators is {emulators}; it is 1 or more")
     if what == "atari" and game is not None and ":" in game:
-        raise Refusal(f"{game} has no emulator; measure it with `sidequest bench agent`")
+        raise InvalidRequest(
+            f"{game} has no emulator; measure it with `sidequest bench agent`"
+        )
     figures = measure(what, game, shape or SHAPE, members, emulators)
     if json:
         import json as writer

@@ -23,17 +23,17 @@ def evaluate(
         seed: Of the episodes, 0 or more.
         json: Print one JSON object and nothing else.
     """
-    from sidequest.cli import Refusal
     from sidequest.cli.progress import Meter
     from sidequest.cli.settings import use_compilation_cache
-    from sidequest.runs.records import RUN_FILE
+    from sidequest.errors import InvalidRequest
+    from sidequest.records import RUN_FILE
 
     if not 1 <= episodes <= 100_000:
-        raise Refusal(f"episodes is {episodes}; it is 1 to 100000")
+        raise InvalidRequest(f"episodes is {episodes}; it is 1 to 100000")
     if not 0 <= seed < 2**31:
-        raise Refusal(f"seed is {seed}; it is 0 or more, and below 2^31")
+        raise InvalidRequest(f"seed is {seed}; it is 0 or more, and below 2^31")
     if not (run / RUN_FILE).exists():
-        raise Refusal(f"{run} holds no run: there is no {RUN_FILE} in it")
+        raise InvalidRequest(f"{run} holds no run: there is no {RUN_FILE} in it")
     use_compilation_cache()
 
     from sidequest.runs.evaluation import evaluate_run

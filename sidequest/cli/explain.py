@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional
 
-from sidequest.cli import Refusal
 from sidequest.cli.options import Flag, option, refuse_unused
+from sidequest.errors import InvalidRequest
 from sidequest.switching.descriptions import (
     HEADS,
     MODES,
@@ -66,7 +66,7 @@ def explain(
         seed: Of all random choices of the example, 0 or more.
     """
     if all == (variant is not None):
-        raise Refusal(f"explain takes one variant, such as '{EXAMPLE}', or --all")
+        raise InvalidRequest(f"explain takes one variant, such as '{EXAMPLE}', or --all")
     shown = not (all or no_strip or json)
     example = {"steps": steps, "episode": episode, "seed": seed}
     if not shown and plot is None:
@@ -74,9 +74,11 @@ def explain(
     for name, number in example.items():
         low, high = ALLOWED[name]
         if number is not None and not low <= number <= high:
-            raise Refusal(f"--{name} is {number}; allowed is {low} to {high}")
+            raise InvalidRequest(f"--{name} is {number}; allowed is {low} to {high}")
     if plot is not None and (variant is None or plot.suffix not in (".png", ".svg")):
-        raise Refusal(f"--plot is {plot}; it takes one variant and a .png or .svg file")
+        raise InvalidRequest(
+            f"--plot is {plot}; it takes one variant and a .png or .svg file"
+        )
     if variant is None:
         print(jsons.dumps(list(_structures()), ensure_ascii=False) if json else catalogue())
         return
@@ -211,6 +213,6 @@ def _draw(variant: Variant, trace: Trace, path: Path) -> None:
     try:
         save(draw_example(trace, str(variant)), path)
     except OSError as error:
-        raise Refusal(f"cannot write {path}: {error.strerror}") from error
+        raise InvalidRequest(f"cannot write {path}: {error.strerror}") from error
     # Standard output may be read by a program that expects nothing else there.
     print(f"drawn: {path}", file=sys.stderr)

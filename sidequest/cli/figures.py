@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional
 
-from sidequest.cli import Refusal
 from sidequest.cli.options import option, refuse_unused
+from sidequest.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,7 +53,7 @@ def figures(
             try:
                 print(save(figure, out / f"{name}{suffix}"), flush=True)
             except OSError as error:
-                raise Refusal(f"cannot write to {out}: {error.strerror}") from error
+                raise InvalidRequest(f"cannot write to {out}: {error.strerror}") from error
     if what != ILLUSTRATIONS and not only:
         from sidequest.figures.report.page import write_report
 
@@ -67,14 +67,14 @@ def study_figures(folder: Path, only: tuple[str, ...]) -> Iterator[tuple[str, Fi
     names = [entry.name for entry in GALLERY]
     wrong = [name for name in only if name not in names]
     if wrong:
-        raise Refusal(f"no figure {wrong[0]!r}; there are {', '.join(names)}")
+        raise InvalidRequest(f"no figure {wrong[0]!r}; there are {', '.join(names)}")
     if not folder.is_dir():
-        raise Refusal(
+        raise InvalidRequest(
             f"cannot draw {str(folder)!r}: name a folder of runs, or {ILLUSTRATIONS}"
         )
     records = read_and_warn(folder)
     if not records.runs:
-        raise Refusal(f"there is no run below {folder}")
+        raise InvalidRequest(f"there is no run below {folder}")
     for entry in GALLERY:
         if only and entry.name not in only:
             continue
@@ -89,14 +89,14 @@ def read_and_warn(folder: Path) -> Records:
     """The runs below a folder; says on stderr which of them cannot be read.
 
     Raises:
-        NoCheckpoint: If none can.
+        CorruptFile: If none can.
     """
+    from sidequest.errors import CorruptFile
     from sidequest.figures.reading import read_records
-    from sidequest.runs.faults import NoCheckpoint
 
     records = read_records(folder)
     if records.left_out and not records.runs:
-        raise NoCheckpoint("\n".join(one.reason for one in records.left_out))
+        raise CorruptFile("\n".join(one.reason for one in records.left_out))
     for one in records.left_out:
         print(f"left out: {one.reason}", file=sys.stderr, flush=True)
     return records

@@ -18,13 +18,13 @@ def games(
         suite: Only this suite, such as atari, minatar, minigrid, bsuite, classic or probe.
         json: Print a JSON list and nothing else.
     """
-    from sidequest.cli import Refusal
     from sidequest.environments import registry
+    from sidequest.errors import InvalidRequest
 
     listed = registry.games()
     suites = sorted({game.suite for game in listed})
     if suite is not None and suite not in suites:
-        raise Refusal(f"no suite {suite!r}; there are {', '.join(suites)}")
+        raise InvalidRequest(f"no suite {suite!r}; there are {', '.join(suites)}")
     listed = [game for game in listed if suite in (None, game.suite)]
     if json:
         import json as writer

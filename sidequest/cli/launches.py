@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sidequest.cli import Refusal
 from sidequest.config import Config, from_dict
-from sidequest.runs.lock import hold
-from sidequest.runs.records import (
+from sidequest.errors import InvalidRequest
+from sidequest.records import (
     RUN_FILE,
     RunExists,
     read_run,
     refuse_existing,
 )
+from sidequest.runs.lock import hold
 from sidequest.runs.spec import RunSpec, Saving, run_folder
 from sidequest.switching.variants import parse
 
@@ -38,11 +38,11 @@ def launches_to_resume(folders: Sequence[Path]) -> list[Launch]:
     """Runs of the same kind are launched together, as they were when they began."""
     launches: dict[str, Launch] = {}
     if len({folder.resolve() for folder in folders}) < len(folders):
-        raise Refusal("a folder is named twice")
+        raise InvalidRequest("a folder is named twice")
     for folder in folders:
         said = read_run(folder)
         if said.get("finished"):
-            raise Refusal(f"{folder} has finished; there is nothing to go on with")
+            raise InvalidRequest(f"{folder} has finished; there is nothing to go on with")
         one = launch_of(said, folder)
         key = repr((said["game"], *one[1:]))
         if key in launches:
@@ -58,7 +58,9 @@ def again(folder: Path, out: Path) -> Launch:
     run = one.runs[0]
     place = run_folder(out, run.variant, run.game, run.seed)
     if place.resolve() == folder.resolve():
-        raise Refusal(f"{folder} is the run itself; choose another folder with --out")
+        raise InvalidRequest(
+            f"{folder} is the run itself; choose another folder with --out"
+        )
     return one._replace(runs=[run._replace(folder=place)])
 
 
@@ -71,7 +73,9 @@ def launch_of(said: dict[str, Any], folder: Path) -> Launch:
         config, frames = from_dict(said["config"]), int(said["frames"])
         saving = Saving(**said.get("saving", {}))
     except (KeyError, TypeError, AttributeError) as error:
-        raise Refusal(f"{folder / RUN_FILE} lacks what a run is made of: {error}") from None
+        raise InvalidRequest(
+            f"{folder / RUN_FILE} lacks what a run is made of: {error}"
+        ) from None
     registry.check(run.game)
     return Launch([run], config, frames, said.get("memory"), saving)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from tyro.conf import DisallowNone, FlagCreatePairsOff, arg
 
-from sidequest.cli import Refusal
+from sidequest.errors import InvalidRequest
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 MARKERS = (DisallowNone, FlagCreatePairsOff)
@@ -48,7 +48,7 @@ def refuse_unused(given: Mapping[str, Any], reason: str) -> None:
     names = options_given(given)
     if names:
         verb = "does" if len(names) == 1 else "do"
-        raise Refusal(f"{' and '.join(names)} {verb} not apply: {reason}")
+        raise InvalidRequest(f"{' and '.join(names)} {verb} not apply: {reason}")
 
 
 def options_given(values: Mapping[str, Any]) -> list[str]:

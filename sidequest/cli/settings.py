@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from sidequest.checks import check
-from sidequest.cli import Refusal
-from sidequest.config import PRESETS, Config, ConfigError, change, flatten
+from sidequest.config import PRESETS, Config, change, flatten
+from sidequest.errors import ConfigError, InvalidRequest
 
 COUNTS = {"k": 1e3, "m": 1e6, "b": 1e9}
 SIZES = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
@@ -19,7 +19,9 @@ def read_count(text: str, name: str) -> int:
     """`200000`, `2e5`, `200k`, `0.2M` -> 200000."""
     count = read_scaled(text.replace(",", "").replace("_", ""), COUNTS)
     if not 1 <= count < 1e15:
-        raise Refusal(f"{name} is {text!r}; write a number such as 200000, 2e5 or 200k")
+        raise InvalidRequest(
+            f"{name} is {text!r}; write a number such as 200000, 2e5 or 200k"
+        )
     return int(count)
 
 
@@ -27,7 +29,9 @@ def read_size(text: str, name: str) -> int:
     """`40GB`, `500 MB` -> bytes."""
     size = read_scaled(text.lower().strip().replace(" ", "").removesuffix("b"), SIZES)
     if not 1e6 <= size < 1e15:
-        raise Refusal(f"{name} is {text!r}; write a size of 1MB or more, such as 40GB")
+        raise InvalidRequest(
+            f"{name} is {text!r}; write a size of 1MB or more, such as 40GB"
+        )
     return int(size)
 
 
@@ -65,7 +69,7 @@ def read_config(preset: str, settings: tuple[str, ...]) -> Config:
     except ConfigError as fault:
         faults.append(str(fault))
     if faults:
-        raise Refusal("\n".join(faults))
+        raise InvalidRequest("\n".join(faults))
     return config
 
 
@@ -85,7 +89,7 @@ def use_all_cores() -> None:
     """Makes each core a device, so that members of a population share them."""
     import jax
 
-    from sidequest.runs.records import available_cores
+    from sidequest.records import available_cores
 
     try:
         jax.config.update("jax_num_cpu_devices", available_cores())

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional
 
-from sidequest.cli import Refusal
 from sidequest.cli.options import Flag, option, refuse_unused
 from sidequest.cli.settings import read_count, use_all_cores, use_compilation_cache
+from sidequest.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from sidequest.study.conduct import Tally
@@ -87,22 +87,23 @@ def choose(
     frames: str | None,
 ) -> Study:
     """The study that was named, with what was typed in place of its own."""
+    from sidequest.errors import UnknownStudy
     from sidequest.study.grids import narrow
-    from sidequest.study.studies import UnknownStudy, find
+    from sidequest.study.studies import find
 
     if seeds is not None and not 1 <= seeds <= 10_000:
-        raise Refusal(f"--seeds is {seeds}; it is 1 or more")
+        raise InvalidRequest(f"--seeds is {seeds}; it is 1 or more")
     budget = None if frames is None else read_count(frames, "--frames")
     try:
         return narrow(find(name), games, variants, seeds, budget)
     except UnknownStudy as error:
-        raise Refusal(str(error)) from error
+        raise InvalidRequest(str(error)) from error
 
 
 def check_crew(workers: int | None, cluster: str | None) -> None:
     """Refuses a crew that cannot be, before anything is made."""
     if workers is not None and (workers < 1 or cluster is not None):
-        raise Refusal("--workers is 1 or more, and not together with --cluster")
+        raise InvalidRequest("--workers is 1 or more, and not together with --cluster")
     if cluster is not None:
         from sidequest.study.cluster import check_address
 
@@ -118,10 +119,11 @@ def run(
     quiet: bool,
 ) -> Tally:
     """Makes the runs that are missing."""
+    from sidequest.records import write_failures
     from sidequest.study.board import Account, Lines, Screen
     from sidequest.study.conduct import conduct
     from sidequest.study.crews import hire
-    from sidequest.study.folder import enrol, missing, write_failures
+    from sidequest.study.folder import enrol, missing
     from sidequest.study.planning import plan
 
     left = missing(folder, jobs)
@@ -157,18 +159,18 @@ def finish(folder: Path) -> Path:
 
 def conclude(tally: Tally, folder: Path) -> int | None:
     """Says what is not there, on standard error; returns the exit code."""
-    from sidequest.runs.faults import Exit
-    from sidequest.study.folder import TRACES_FILE
+    from sidequest.errors import Exit
+    from sidequest.records import TRACEBACKS_FILE
 
     for name, reason in tally.failures.items():
         print(f"failed: {name}: {reason}", file=sys.stderr)
     if tally.failures:
         count = f"{len(tally.failures)} run{'s' * (len(tally.failures) > 1)} failed"
-        print(f"{count}; tracebacks are in {folder / TRACES_FILE}", file=sys.stderr)
+        print(f"{count}; tracebacks are in {folder / TRACEBACKS_FILE}", file=sys.stderr)
     if tally.busy:
         names = ", ".join(tally.busy[:3]) + " …" * (len(tally.busy) > 3)
         print(f"another process is at {len(tally.busy)} runs: {names}", file=sys.stderr)
-    return FAILED if tally.failures else int(Exit.AGAIN) if tally.busy else None
+    return FAILED if tally.failures else int(Exit.RETRY) if tally.busy else None
 
 
 def print_list() -> None:

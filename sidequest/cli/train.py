@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from tyro.conf import Positional, UseAppendAction
 
-from sidequest.cli import USER_FAULTS, Refusal
 from sidequest.cli.launches import Launch, again, fresh_folders, launches_to_resume
 from sidequest.cli.options import Flag, option, options_given, refuse_unused
 from sidequest.cli.settings import (
@@ -19,6 +18,7 @@ from sidequest.cli.settings import (
     use_all_cores,
     use_compilation_cache,
 )
+from sidequest.errors import InvalidRequest, SidequestError
 from sidequest.runs.spec import RunSpec, Saving, run_folder
 from sidequest.switching.variants import parse
 
@@ -103,7 +103,9 @@ def train(
         why = f"checkpoints of {run.game} always hold replay"
         refuse_unused({"checkpoint_replay": checkpoint_replay}, why)
     if tensorboard and not find_spec("tensorboardX"):
-        raise Refusal("--tensorboard needs an extra: pip install 'sidequest[tensorboard]'")
+        raise InvalidRequest(
+            "--tensorboard needs an extra: pip install 'sidequest[tensorboard]'"
+        )
     launches = [one.saving_by(every, replay) for one in launches]
     for one in launches:
         fresh_folders(one, fresh, may_go_on=bool(resume))
@@ -114,7 +116,9 @@ def refuse_more(variant: tuple[str, ...], given: dict[str, Any], why: str) -> No
     """With a folder to go by, nothing else can be said about a run."""
     more = [*variant, *options_given(given)]
     if more:
-        raise Refusal(f"{why} knows the run from its folder; leave out {' '.join(more)}")
+        raise InvalidRequest(
+            f"{why} knows the run from its folder; leave out {' '.join(more)}"
+        )
 
 
 def is_atari(game: str) -> bool:
@@ -173,7 +177,7 @@ def read_launch(
     if replay_memory:
         memory = attempt(faults, read_size, replay_memory, "--replay-memory")
     if faults or config is None or count is None:
-        raise Refusal("\n".join(faults))
+        raise InvalidRequest("\n".join(faults))
     runs = [
         RunSpec(one, game, number, run_folder(out, one, game, number))
         for one in variants
@@ -186,10 +190,8 @@ def attempt(faults: list[str], read: Callable[..., Read], *arguments: Any) -> Re
     """What can be read; if it cannot, why, and the rest is read all the same."""
     try:
         return read(*arguments)
-    except ValueError as fault:
-        if type(fault).__name__ not in USER_FAULTS:
-            raise
-        faults.append(str(fault))
+    except SidequestError as error:
+        faults.append(str(error))
         return None
 
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from tyro.conf import Positional
 
-from sidequest.cli import Refusal
 from sidequest.cli.options import Flag, option
+from sidequest.errors import InvalidRequest
 
 
 def watch(
@@ -68,7 +68,7 @@ def watch(
         out.parent.mkdir(parents=True, exist_ok=True)
         path = save_video(frames(), out, fps)
     except OSError as error:
-        raise Refusal(f"cannot write to {out}: {error.strerror}") from error
+        raise InvalidRequest(f"cannot write to {out}: {error.strerror}") from error
     meter.clear()
     say(f"{steps:,} steps, return {episode.trace.reward.sum():.4g}, {ending}")
     print(path)
@@ -77,25 +77,27 @@ def watch(
 def check(run: Path, out: Path, seed: int, max_steps: int, fps: int) -> None:
     """Refuses at once what would fail after the episode was played."""
     from sidequest.figures.films.video import FASTEST_GIF, HINT, SUFFIXES
-    from sidequest.runs.records import RUN_FILE
+    from sidequest.records import RUN_FILE
 
     if out.suffix not in SUFFIXES:
-        raise Refusal(f"out is {str(out)!r}; it ends with {' or '.join(SUFFIXES)}")
+        raise InvalidRequest(f"out is {str(out)!r}; it ends with {' or '.join(SUFFIXES)}")
     if seed < 0 or max_steps < 1 or not 1 <= fps <= 100:
-        raise Refusal(
+        raise InvalidRequest(
             f"seed is {seed}, max_steps {max_steps} and fps {fps}; "
             f"allowed are 0 or more, 1 or more, and 1 to 100"
         )
     if out.suffix == ".gif" and fps > FASTEST_GIF:
-        raise Refusal(f"fps is {fps}; a .gif shows {FASTEST_GIF} steps a second at most")
+        raise InvalidRequest(
+            f"fps is {fps}; a .gif shows {FASTEST_GIF} steps a second at most"
+        )
     if not (run / RUN_FILE).exists():
-        raise Refusal(f"{run} holds no run: there is no {RUN_FILE} in it")
+        raise InvalidRequest(f"{run} holds no run: there is no {RUN_FILE} in it")
     check_place(out)
     if out.suffix == ".mp4":
         try:
             import av  # noqa: F401
         except ImportError as error:
-            raise Refusal(HINT) from error
+            raise InvalidRequest(HINT) from error
 
 
 def check_place(out: Path) -> None:
@@ -106,7 +108,7 @@ def check_place(out: Path) -> None:
         nearest = next(one for one in out.absolute().parents if one.exists())
         tempfile.TemporaryFile(dir=nearest).close()
     except OSError as error:
-        raise Refusal(f"cannot write to {out}: {error.strerror}") from error
+        raise InvalidRequest(f"cannot write to {out}: {error.strerror}") from error
 
 
 def say(text: str) -> None:

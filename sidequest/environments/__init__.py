@@ -7,8 +7,9 @@ from sidequest.environments.base import (
     HostedGame,
     auto_reset,
 )
-from sidequest.environments.registry import Game, UnknownGame, games, make, register
+from sidequest.environments.registry import Game, games, make, register
 from sidequest.environments.scores import human_normalised
+from sidequest.errors import UnknownGame
 
 __all__ = [
     "CompiledEnvironment",

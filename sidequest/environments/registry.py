@@ -8,14 +8,11 @@ from typing import NamedTuple, TypeAlias
 from sidequest.environments import atari, gymnax_suite, minigrid, probes
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.environments.scores import SCORES
+from sidequest.errors import UnknownGame
 
 Factory: TypeAlias = Callable[[], CompiledEnvironment | HostedGame]
 
 _registered: dict[str, Factory] = {}
-
-
-class UnknownGame(ValueError):
-    """No game has this name; the message has the nearest names that exist."""
 
 
 class Game(NamedTuple):

@@ -15,9 +15,10 @@ import numpy as np
 import polars
 from jaxtyping import Float
 
-from sidequest.figures.files import GROWING, check_tables, read_plan, read_whole_table
-from sidequest.runs.records import RUN_FILE, NoCheckpoint, read_run
-from sidequest.switching.variants import Variant, VariantError, parse
+from sidequest.errors import CorruptFile, VariantError
+from sidequest.figures.files import GROWING, check_tables, read_whole_table
+from sidequest.records import RUN_FILE, read_run, read_study
+from sidequest.switching.variants import Variant, parse
 
 
 class Run(NamedTuple):
@@ -65,9 +66,9 @@ def read_records(folder: Path) -> Records:
     the one that went further counts.
 
     Raises:
-        NoCheckpoint: If study.json cannot be read.
+        CorruptFile: If study.json cannot be read.
     """
-    plan = read_plan(folder)
+    plan = read_study(folder)
     planned = {folder / item["folder"]: item for item in plan.get("runs", [])}
     found = {path.parent for path in folder.rglob(RUN_FILE)}
     # Set aside by `--fresh`.
@@ -81,7 +82,7 @@ def read_records(folder: Path) -> Records:
             if _is_a_run(info):
                 check_tables(one)
                 infos[one] = info
-        except NoCheckpoint as fault:
+        except CorruptFile as fault:
             left_out.append(LeftOut(one, str(fault)))
     derived = _differing_settings(infos)
     runs = [
@@ -107,7 +108,7 @@ def table(run: Run, name: str) -> polars.DataFrame:
     """One of a run's tables; an empty frame if it has none. Read once while it is new.
 
     Raises:
-        NoCheckpoint: If its file cannot be read.
+        CorruptFile: If its file cannot be read.
     """
     return read_whole_table(run.folder, name)
 

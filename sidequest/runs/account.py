@@ -11,13 +11,13 @@ from jaxtyping import Array, Int
 
 from sidequest.config import Config
 from sidequest.environments.scores import SCORES, human_normalised
+from sidequest.records import Recorder, plain
 from sidequest.replay.tiles import tile_report
 from sidequest.runs import tables
 from sidequest.runs.assembly import arms_of
 from sidequest.runs.breakdown import Skips
 from sidequest.runs.hosted import BlockRecord, HostedRun
 from sidequest.runs.progress import Chunk, Teller
-from sidequest.runs.records import Recorder, plain
 from sidequest.runs.spec import Progress, RunSpec
 
 

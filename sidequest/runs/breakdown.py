@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from sidequest.agent.learner import Metrics
-from sidequest.runs.faults import NotFinite
-from sidequest.runs.records import write_json
+from sidequest.errors import Diverged
+from sidequest.records import write_json
 
 TOLERATED = 2
 """Updates in a row that may be left out."""
@@ -45,7 +45,7 @@ class Skips(NamedTuple):
 
 def report_breakdown(
     folder: Path, frames: int, skips: Skips, metrics: Metrics, state: Any
-) -> NotFinite:
+) -> Diverged:
     """Writes down what can be said, and returns the fault to raise.
 
     Args:
@@ -63,7 +63,7 @@ def report_breakdown(
     write_json(folder / REPORT, report)
     np.savez_compressed(folder / CULPRITS, allow_pickle=False, **culprits(state, bad))
     where = f"; not finite: {', '.join(bad)}" if bad else ""
-    return NotFinite(
+    return Diverged(
         f"{folder} stopped at {frames:,} frames: {skips.most_in_a_row} updates in a row "
         f"were not finite{where}. {REPORT} and {CULPRITS} there say more; the last "
         f"checkpoint is untouched. A smaller learning.learning_rate may help, or a look at "
@@ -93,7 +93,7 @@ def refuse_not_finite(folder: Path, learner) -> None:
     """A learner that is not finite is of no use to anybody: it is never saved."""
     bad = not_finite(learner)
     if bad:
-        raise NotFinite(
+        raise Diverged(
             f"{folder} stopped: {', '.join(bad)} are not finite. The last checkpoint is "
             f"untouched; a smaller learning.learning_rate may help"
         )

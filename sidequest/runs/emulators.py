@@ -8,10 +8,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from sidequest.config import ConfigError
+from sidequest.errors import ConfigError
+from sidequest.records import available_cores
 from sidequest.runs.display import duration
 from sidequest.runs.hosted import FEWEST_GROUPS
-from sidequest.runs.records import available_cores
 from sidequest.runs.spec import Display
 
 Built = TypeVar("Built")

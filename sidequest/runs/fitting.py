@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import jax
 
-from sidequest.config import Config, ConfigError
+from sidequest.config import Config
 from sidequest.environments.base import CompiledEnvironment, HostedGame
+from sidequest.errors import ConfigError
 from sidequest.runs.assembly import assemble
 from sidequest.runs.members import devices_for, member_of
 from sidequest.runs.memory import frame_bytes, free_on_device, nbytes, tiled

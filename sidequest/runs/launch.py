@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 import jax
 
 from sidequest.checks import check
-from sidequest.config import Config, ConfigError
+from sidequest.config import Config
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
-from sidequest.runs.faults import Interrupted, MachineFault, resume_command
+from sidequest.errors import ConfigError, Interrupted, MachineError, resume_command
+from sidequest.records import RUN_FILE, Recorder, read_run
 from sidequest.runs.fitting import of_hosted, of_population, refuse_too_large
 from sidequest.runs.interrupts import Interrupts
 from sidequest.runs.lock import hold
 from sidequest.runs.pace import pace_of
-from sidequest.runs.records import RUN_FILE, Recorder, read_run
 from sidequest.runs.resume import describe_run, identity, is_finished
 from sidequest.runs.spec import TENTHS, Display, Progress, RunSpec, Saving
 from sidequest.runs.train import train
@@ -40,7 +40,7 @@ def launch(
         memory: Bytes for the frames in replay, on emulators.
 
     Raises:
-        RunFault: If a run ended before its time, with all of them saved as they are.
+        SidequestError: If a run ended before its time, with all of them saved as they are.
     """
     check(config)
     display = Unbreakable(display)
@@ -152,7 +152,7 @@ def told(runs: Sequence[RunSpec]) -> Iterator[None]:
         # A GPU says the first, a CPU the second.
         words = ("RESOURCE_EXHAUSTED", "Out of memory")
         if isinstance(error, MemoryError) or any(word in str(error) for word in words):
-            raise MachineFault(
+            raise MachineError(
                 f"out of memory with {len(runs)} runs: take fewer seeds or variants at a "
                 f"time, or less of replay.capacity, acting.streams or learning.batch_size "
                 f"(on Atari: --replay-memory)"

@@ -12,7 +12,7 @@ import platform
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from sidequest.runs.faults import RunBusy, cannot_write
+from sidequest.errors import RunBusy, cannot_write
 
 LOCK = ".lock"
 BOOT = Path("/proc/sys/kernel/random/boot_id")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sidequest.runs.faults import DoesNotFit
+from sidequest.errors import OtherRun
 from sidequest.runs.shards import Damaged, FileNote
 
 MANIFEST = "manifest.json"
@@ -70,7 +70,7 @@ def sealed(body: Mapping[str, Any]) -> bytes:
 
 
 def refuse_other(where: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
-    """Raises `DoesNotFit` with the keys that differ."""
+    """Raises `OtherRun` with the keys that differ."""
     keys = dict.fromkeys([*ours, *theirs])
     told = [
         f"{key} is {theirs.get(key, 'not set')}, here {ours.get(key, 'not set')}"
@@ -78,4 +78,4 @@ def refuse_other(where: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any]
         if theirs.get(key, ...) != ours.get(key, ...)
     ]
     if told:
-        raise DoesNotFit(f"{where} is of another run: {'; '.join(told)}")
+        raise OtherRun(f"{where} is of another run: {'; '.join(told)}")

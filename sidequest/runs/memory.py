@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import jax
 
-from sidequest.config import Config, ConfigError
+from sidequest.config import Config
 from sidequest.environments.base import EnvironmentSpec
+from sidequest.errors import ConfigError
 from sidequest.replay.replay import ReplayState
 from sidequest.replay.store import MakeStore
 from sidequest.replay.tiles import tile_store

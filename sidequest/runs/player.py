@@ -12,17 +12,14 @@ from sidequest.agent.networks import RecurrentQNetwork
 from sidequest.config import Config, from_dict
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
+from sidequest.errors import NotEvaluable
+from sidequest.records import read_run, read_table
 from sidequest.runs import checkpoint
 from sidequest.runs.assembly import Parts, assemble, make_network
-from sidequest.runs.records import read_run, read_table
 from sidequest.switching.variants import Variant, parse
 
 COMPILED_NETWORK, HOSTED_NETWORK = ".learner.network", "['member'].learner.network"
 """Where the checkpoints of either runtime keep the parameters."""
-
-
-class NotEvaluable(ValueError):
-    """A run whose agent cannot be played here; the message says why."""
 
 
 class Player(NamedTuple):

@@ -12,6 +12,7 @@ from jaxtyping import Array, Int
 
 from sidequest.config import Config
 from sidequest.environments.base import CompiledEnvironment
+from sidequest.records import Recorder, plain
 from sidequest.runs import tables
 from sidequest.runs.assembly import Parts, arms_of
 from sidequest.runs.breakdown import Skips
@@ -29,7 +30,6 @@ from sidequest.runs.members import (
 from sidequest.runs.ondevice import make_loop
 from sidequest.runs.pace import Pace
 from sidequest.runs.progress import Chunk, Teller
-from sidequest.runs.records import Recorder, plain
 from sidequest.runs.rounds import RoundRecord
 from sidequest.runs.spec import Progress, RunSpec
 from sidequest.runs.state import Individual, Member, individuals, settle

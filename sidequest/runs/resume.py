@@ -11,11 +11,8 @@ from typing import Any, NamedTuple
 import jax
 
 from sidequest.config import Config, flatten, recorded
-from sidequest.runs import checkpoint
-from sidequest.runs.faults import NoCheckpoint, resume_command
-from sidequest.runs.manifest import Manifest, refuse_other
-from sidequest.runs.pace import Pace
-from sidequest.runs.records import (
+from sidequest.errors import NoCheckpoint, resume_command
+from sidequest.records import (
     RUN_FILE,
     Recorder,
     describe_machine,
@@ -23,6 +20,9 @@ from sidequest.runs.records import (
     plain,
     read_run,
 )
+from sidequest.runs import checkpoint
+from sidequest.runs.manifest import Manifest, refuse_other
+from sidequest.runs.pace import Pace
 from sidequest.runs.spec import RunSpec
 
 MACHINE = ("versions", "python", "cores", "device")
@@ -76,7 +76,7 @@ def identity_of(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_finished(folder: Path, run: Mapping[str, Any]) -> bool:
-    """Whether the folder holds the finished run; raises `DoesNotFit` if another's."""
+    """Whether the folder holds the finished run; raises `OtherRun` if another's."""
     if not (folder / RUN_FILE).exists():
         return False
     said = read_run(folder)
@@ -134,7 +134,7 @@ def reopen(standing: Standing, said: Mapping[str, Any], say: Callable) -> Record
     note = {"frames": standing.frames, "time": now(), "command": said["command"]}
     sizes = standing.manifest.records if standing.manifest else {}
     is_new = not (played or changed)  # its folder was made, and nothing more
-    return Recorder.go_on(folder, sizes, None if is_new else {**note, "changed": changed})
+    return Recorder.resume(folder, sizes, None if is_new else {**note, "changed": changed})
 
 
 def by_progress(standings: Sequence[Standing]) -> list[list[Standing]]:

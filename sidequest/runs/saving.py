@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 
 import jax
 
+from sidequest.errors import CannotWrite, cannot_write
+from sidequest.records import Recorder
 from sidequest.runs import checkpoint
 from sidequest.runs.checkpoint import Snapshot
-from sidequest.runs.faults import CannotWrite, cannot_write
 from sidequest.runs.keys import is_key
-from sidequest.runs.records import Recorder
 from sidequest.runs.shards import Damaged
 from sidequest.runs.spec import Display
 

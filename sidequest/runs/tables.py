@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sidequest.agent.learner import Metrics
-from sidequest.runs.records import Recorder, plain
+from sidequest.records import Recorder, plain
 from sidequest.runs.rounds import RoundRecord
 from sidequest.switching.metacontroller import DIMENSIONS
 from sidequest.switching.variants import ArmSets, Variant

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sidequest.runs.records import read_table
+from sidequest.records import IDENTITY, read_table
 
 CURVES = {
     "episodes": ("return", "length", "p_X", "med_X", "rmed_X", "realised_rate"),
@@ -26,7 +26,7 @@ def export(folder: Path) -> None:
                         writer.add_scalar(f"{table}/{column}", row[column], row["frames"])
         for row in read_table(folder, "learning").iter_rows(named=True):
             for column, value in row.items():
-                if column not in ("run", "frames") and value is not None:
+                if column not in (*IDENTITY, "frames") and value is not None:
                     writer.add_scalar(f"learning/{column}", value, row["frames"])
         for row in read_table(folder, "bandits").iter_rows(named=True):
             name = f"bandits/{row['bandit']}/{row['arm']:g}"

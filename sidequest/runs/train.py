@@ -13,15 +13,15 @@ from pathlib import Path
 from sidequest.checks import check
 from sidequest.config import Config
 from sidequest.environments.base import CompiledEnvironment
+from sidequest.errors import Interrupted
+from sidequest.records import RUN_FILE, read_run
 from sidequest.runs.assembly import Parts, assemble
 from sidequest.runs.breakdown import refuse_not_finite, report_breakdown
 from sidequest.runs.checkpoint import Snapshot
-from sidequest.runs.faults import Interrupted
 from sidequest.runs.interrupts import Interrupts
 from sidequest.runs.members import member_of
 from sidequest.runs.pace import Pace, pace_of
 from sidequest.runs.population import Population
-from sidequest.runs.records import RUN_FILE, read_run
 from sidequest.runs.resume import (
     Standing,
     by_progress,

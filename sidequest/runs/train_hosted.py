@@ -11,6 +11,8 @@ import numpy as np
 from sidequest.checks import check
 from sidequest.config import Config
 from sidequest.environments.base import EnvironmentSpec, HostedEnvironment, HostedGame
+from sidequest.errors import Interrupted
+from sidequest.records import Recorder
 from sidequest.runs.account import Account
 from sidequest.runs.assembly import assemble
 from sidequest.runs.breakdown import refuse_not_finite, report_breakdown
@@ -21,14 +23,12 @@ from sidequest.runs.emulators import (
     choose_groups,
     choose_threads,
 )
-from sidequest.runs.faults import Interrupted
 from sidequest.runs.hosted import BlockRecord, HostedRun
 from sidequest.runs.interrupts import Interrupts
 from sidequest.runs.keys import EVALUATION
 from sidequest.runs.members import member_of
 from sidequest.runs.memory import replay_memory, room_of, tiled
 from sidequest.runs.pace import pace_of
-from sidequest.runs.records import Recorder
 from sidequest.runs.resume import (
     Standing,
     describe_run,
@@ -158,7 +158,7 @@ class Keeper(NamedTuple):
     with_replay: bool
 
     def play(self, display: Display, interrupts: Interrupts) -> None:
-        """To the run's end; raises `Interrupted` or `NotFinite` if it comes before."""
+        """To the run's end; raises `Interrupted` or `Diverged` if it comes before."""
         account = self.account
         for record in self.hosted:
             before = account.frames

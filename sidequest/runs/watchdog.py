@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from sidequest.environments.base import EnvironmentSpec, HostedEnvironment
-from sidequest.runs.faults import Exit, MachineFault
+from sidequest.errors import Exit, MachineError
 from sidequest.runs.interrupts import tell
 from sidequest.types import Timestep
 
@@ -91,8 +91,8 @@ class Guarded:
         # The thread that waits for it cannot be reached, and so nothing can be closed.
         os._exit(Exit.MACHINE)
 
-    def _fault(self, error: Exception) -> MachineFault:
-        return MachineFault(
+    def _fault(self, error: Exception) -> MachineError:
+        return MachineError(
             f"an emulator of {self.name} died ({type(error).__name__}: {error}); the last "
             f"checkpoint is untouched"
         )

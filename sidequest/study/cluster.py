@@ -17,9 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from sidequest.config import ConfigError
+from sidequest.errors import ConfigError, RunBusy
 from sidequest.runs.checkpoint import listed
-from sidequest.runs.faults import RunBusy
 from sidequest.runs.lock import hold
 from sidequest.runs.spec import Progress
 from sidequest.study.board import Board

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
-from sidequest.runs.faults import Interrupted, RunBusy, RunFault
+from sidequest.errors import Interrupted, RunBusy, SidequestError
 from sidequest.runs.spec import Display
 from sidequest.study.board import Board
 from sidequest.study.planning import Group
@@ -151,6 +151,6 @@ def one_line(error: BaseException) -> str:
     """`ValueError: what it says`, without the type where the message is for people."""
     lines = str(error).strip().splitlines() or [""]
     first = lines[0] if len(lines[0]) < 300 else lines[0][:300] + " …"
-    if isinstance(error, RunFault):
+    if isinstance(error, SidequestError):
         return first
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from sidequest.config import PRESETS, Config, ConfigError, change
+from sidequest.config import PRESETS, Config, change
 from sidequest.environments import registry
+from sidequest.errors import ConfigError
 from sidequest.runs.spec import RunSpec, folder_name
 from sidequest.switching.variants import Variant, parse
 

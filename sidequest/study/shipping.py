@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from sidequest.records import RUN_FILE, TABLES, read_run
 from sidequest.runs.checkpoint import FOLDER, listed
-from sidequest.runs.records import RUN_FILE, TABLES, read_run
 
 PIECE = 8 * 2**20  # bytes
 ARRIVING = ".arriving"

@@ -2,6 +2,7 @@
 
 import difflib
 
+from sidequest.errors import UnknownStudy
 from sidequest.study import paper
 from sidequest.study.grids import Grid, Settings, Study, tiny, unique
 
@@ -88,10 +89,6 @@ _STUDIES = (
 STUDIES: dict[str, Study] = {
     study.name: study for whole in _STUDIES for study in (whole, tiny(whole))
 }
-
-
-class UnknownStudy(ValueError):
-    """No study has this name; the message has the nearest names that exist."""
 
 
 def find(name: str) -> Study:

@@ -18,8 +18,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from sidequest.config import ConfigError
-from sidequest.runs.faults import Interrupted
+from sidequest.errors import ConfigError, Interrupted
 from sidequest.runs.spec import Progress
 from sidequest.study.board import Board
 from sidequest.study.conduct import Ending, attempt, launch_group

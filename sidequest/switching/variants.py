@@ -21,6 +21,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, NoReturn
 
+from sidequest.errors import VariantError
+
 STEPS_ALLOWED = (1, 10_000_000)  # a count above 2^24 is not exact in float32
 RATE_ALLOWED = (1e-9, 1.0)
 EXAMPLE = "XU-intra(10,informed,p*,X)"
@@ -33,10 +35,6 @@ MODES = {
     "xd": "Xγ",
 }
 TRIGGERS = ("blind", "informed", "informed:mismatch", "informed:variance")
-
-
-class VariantError(ValueError):
-    """A text that names no variant; the message points at the fault."""
 
 
 class Amount(NamedTuple):

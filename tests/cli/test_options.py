@@ -8,7 +8,7 @@ import pytest
 from sidequest.cli import COMMANDS, main
 from sidequest.cli.options import NO_BREAK, flowing, refuse_unused
 from sidequest.config import PRESETS
-from sidequest.runs.records import Recorder
+from sidequest.records import Recorder
 
 
 def run(*arguments: str) -> int:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from sidequest.cli import Refusal
 from sidequest.cli.settings import read_config, read_count, read_size
 from sidequest.config import flatten
+from sidequest.errors import InvalidRequest
 
 TYPED = [
     ("learning.normalise_inputs=true", True),
@@ -28,7 +28,7 @@ def test_values_by_the_type_of_their_setting(typed, value):
     "typed", ["learning.normalise_inputs=1", "learning.n_step=true", "replay.ratio=no"]
 )
 def test_words_for_other_types_are_refused(typed):
-    with pytest.raises(Refusal, match=r"expected (bool|int|float) such as"):
+    with pytest.raises(InvalidRequest, match=r"expected (bool|int|float) such as"):
         read_config("paper", (typed,))
 
 
@@ -38,5 +38,5 @@ def test_counts_and_sizes():
     ] * 4
     assert read_size("40GB", "n") == read_size("40 gb", "n") == 40 * 10**9
     for text in ("", "many", "-3"):
-        with pytest.raises(Refusal):
+        with pytest.raises(InvalidRequest):
             read_count(text, "n")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sidequest.cli import main
-from sidequest.runs.records import TABLES, read_run, read_table
+from sidequest.records import TABLES, read_run, read_table
 
 
 def run(*arguments):

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from sidequest.cli import main
-from sidequest.runs.faults import NoCheckpoint
+from sidequest.errors import NoCheckpoint
 from tests.figures.decoding import decode, modes_shown
 from tests.runs.left import TINY_FRAMES, leave_run
 from tests.runs.tiny import TINY

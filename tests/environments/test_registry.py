@@ -8,7 +8,7 @@ import pytest
 
 from sidequest.environments import probes, registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
-from sidequest.environments.registry import UnknownGame
+from sidequest.errors import UnknownGame
 from sidequest.types import Timestep
 
 GAMES = {game.name: game for game in registry.games()}

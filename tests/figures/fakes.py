@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sidequest.errors import VariantError
 from sidequest.figures.reading import Records, read_records
-from sidequest.runs.records import Recorder, write_json
-from sidequest.switching.variants import VariantError, parse
+from sidequest.records import Recorder, write_json
+from sidequest.switching.variants import parse
 
 FRAMES = 1_000
 EPISODES = 20

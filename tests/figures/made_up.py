@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars
 
-from sidequest.runs.records import write_json
+from sidequest.records import write_json
 from sidequest.runs.spec import folder_name
 from sidequest.switching.variants import Variant, parse
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from sidequest.figures.gallery import Entry
 from sidequest.figures.look import new_figure
 from sidequest.figures.report import page as report
-from sidequest.runs.records import write_json
+from sidequest.records import write_json
 from tests.figures.fakes import Fake, make_records
 
 HOSTILE = "</script><img src=x onerror='window.hacked=1'>&\"$name"

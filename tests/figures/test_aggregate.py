@@ -4,7 +4,7 @@ import numpy as np
 
 from sidequest.figures.aggregate import aggregate_shows, draw_aggregate
 from sidequest.figures.reading import read_records
-from sidequest.runs.records import Recorder
+from sidequest.records import Recorder
 from tests.figures.made_up import GAMES, Cell
 from tests.figures.seen import labelled, legend_of, notes_of, panels_of
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from sidequest.figures.arms import bandits_show, draw_bandits, read_arms
 from sidequest.figures.reading import read_records
-from sidequest.runs.records import Recorder
+from sidequest.records import Recorder
 from tests.figures.made_up import GAMES, Cell
 from tests.figures.seen import notes_of
 

@@ -6,7 +6,7 @@ import pytest
 from sidequest.figures import look
 from sidequest.figures.curves import Style, draw_panel, read_curve, read_curves
 from sidequest.figures.reading import read_records
-from sidequest.runs.records import Recorder
+from sidequest.records import Recorder
 
 STEP, INTRA = "XU-step-level-0.01", "XU-intra(10,blind,100,G)"
 STYLES = {"step": Style("#ff0000", "o"), "intra": Style("#00ff00", "s")}

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from sidequest.cli import main
-from sidequest.figures.files import read_failures, read_plan
+from sidequest.errors import CorruptFile
 from sidequest.figures.reading import read_records, table
 from sidequest.figures.report.tables import gaps, lead
-from sidequest.runs.faults import NoCheckpoint
-from sidequest.runs.records import TABLES, Recorder
+from sidequest.records import TABLES, Recorder, read_failures, read_study
 from tests.figures.made_up import GAMES, Cell, folder_of, make_study
 
 STEP = "XU-step-level-0.01"
@@ -70,7 +69,7 @@ def test_damage_inside_a_table_is_told_when_it_is_read(study, torn):
         file.seek(4)
         file.write(b"\xff" * (size // 2))
     assert len(read_records(study).runs) == 2
-    with pytest.raises(NoCheckpoint, match="traces.parquet cannot be read"):
+    with pytest.raises(CorruptFile, match="traces.parquet cannot be read"):
         table(first, "traces")
 
 
@@ -86,14 +85,14 @@ def test_the_report_names_what_was_left_out(study, torn):
 @pytest.mark.parametrize("content", ["", '{"name": "ma', "[]", '{"runs": [{"id": "a"}]}'])
 def test_a_torn_plan_is_told(study, content):
     (study / "study.json").write_text(content)
-    with pytest.raises(NoCheckpoint, match="study.json cannot be read; move this file"):
-        read_plan(study)
+    with pytest.raises(CorruptFile, match="study.json cannot be read; move this file"):
+        read_study(study)
 
 
 def test_torn_reasons_are_told(study):
     assert read_failures(study) == {}
     (study / "failures.json").write_text("{")
-    with pytest.raises(NoCheckpoint, match="failures.json cannot be read"):
+    with pytest.raises(CorruptFile, match="failures.json cannot be read"):
         read_failures(study)
 
 

@@ -8,7 +8,7 @@ from sidequest.cli import main
 from sidequest.figures import look
 from sidequest.figures.gallery import GALLERY
 from sidequest.figures.reading import Records, read_records
-from sidequest.runs.records import write_json
+from sidequest.records import write_json
 from tests.figures.made_up import GAMES, Cell, folder_of
 
 INTRA = "XU-intra(10,informed,p*,X)"

@@ -12,7 +12,7 @@ from sidequest.figures.claims.measures import (
     unevenness,
 )
 from sidequest.figures.reading import read_records
-from sidequest.runs.records import Recorder
+from sidequest.records import Recorder
 from tests.figures.fakes import Fake, make_records
 
 START_G = "XU-intra(=,blind,n*,G)"

@@ -13,7 +13,7 @@ from sidequest.figures.reading import (
     table,
     uses_watkins,
 )
-from sidequest.runs.records import Recorder
+from sidequest.records import Recorder
 from tests.figures.made_up import FRAMES, Cell, make_study, write_run
 
 STEP, INTRA = "XU-step-level-0.01", "XI-intra(10,informed,p*,X)"

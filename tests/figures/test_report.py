@@ -13,7 +13,7 @@ from sidequest.figures.reading import read_records
 from sidequest.figures.report import episodes as report_episodes
 from sidequest.figures.report import page as report
 from sidequest.figures.report.markup import Html, Number, embed_json, table, tag
-from sidequest.runs.records import Recorder
+from sidequest.records import Recorder
 from tests.figures import pages
 from tests.figures.fakes import Fake, make_records
 

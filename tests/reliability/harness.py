@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from sidequest.config import SMALL, change, flatten
+from sidequest.records import TABLES
 from sidequest.runs import checkpoint
 from sidequest.runs.interrupts import Interrupts
-from sidequest.runs.records import TABLES
 from sidequest.runs.spec import RunSpec, Saving
 from sidequest.runs.train import train
 from sidequest.switching.variants import parse

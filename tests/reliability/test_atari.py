@@ -6,9 +6,9 @@ import signal
 import numpy as np
 import pytest
 
+from sidequest.records import read_table
 from sidequest.runs.checkpoint import listed
 from sidequest.runs.manifest import read_manifest
-from sidequest.runs.records import read_table
 from tests.reliability import child
 from tests.reliability.harness import results
 

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sidequest.errors import NoCheckpoint, OtherRun
 from sidequest.runs import checkpoint, shards
 from sidequest.runs.checkpoint import FOLDER, Snapshot
-from sidequest.runs.faults import DoesNotFit, NoCheckpoint
 from sidequest.runs.manifest import MANIFEST, SCHEMA, read_manifest, sealed
 from sidequest.runs.resume import find_standing
 from tests.reliability.harness import specs
@@ -130,7 +130,7 @@ def test_case_20_a_run_without_a_good_checkpoint_is_not_begun_anew(tmp_path):
         NoCheckpoint, match="none of its checkpoints.*--fresh sets"
     ) as fault:
         find_standing(spec, RUN, LIKE, lambda _: None)
-    assert fault.value.exit == 66
+    assert fault.value.exit_code == 66
 
 
 def test_case_06_what_a_killed_writer_left_is_not_read_and_goes(tmp_path):
@@ -242,9 +242,9 @@ def test_case_27_names_of_files_lead_nowhere_else(tmp_path):
 )
 def test_case_28_a_checkpoint_of_another_run_is_refused(tmp_path, key, value):
     write(tmp_path, 1, run=RUN | {key: value})
-    with pytest.raises(DoesNotFit, match=f"{key} is {value}, here") as fault:
+    with pytest.raises(OtherRun, match=f"{key} is {value}, here") as fault:
         newest(tmp_path, run=RUN)
-    assert fault.value.exit == 2
+    assert fault.value.exit_code == 2
 
 
 def test_case_28_another_shape_is_refused(tmp_path):

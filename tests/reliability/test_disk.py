@@ -8,11 +8,11 @@ import resource
 import numpy as np
 import pytest
 
+from sidequest.errors import CannotWrite
+from sidequest.records import Recorder, read_table
 from sidequest.runs import checkpoint, records
 from sidequest.runs.checkpoint import Snapshot, listed
-from sidequest.runs.faults import CannotWrite
 from sidequest.runs.lock import hold
-from sidequest.runs.records import Recorder, read_table
 from sidequest.runs.saving import Saver
 from tests.reliability.harness import Watcher
 
@@ -48,7 +48,7 @@ def test_case_21_disk_full_at_a_checkpoint(tmp_path):
             # If it is the last chance, the fault is raised.
             with pytest.raises(CannotWrite, match="cannot write .*checkpoints") as fault:
                 saver.save_now(taken(tmp_path, 20))
-            assert fault.value.exit == 73
+            assert fault.value.exit_code == 73
         assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
         assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [
             "0" * 10 + "10"
@@ -79,9 +79,9 @@ def test_case_22_disk_full_at_a_row(tmp_path):
             for _ in range(10):
                 recorder.write("episodes", [row])
         recorder.close()
-    assert fault.value.exit == 73 and "\n" not in str(fault.value)
+    assert fault.value.exit_code == 73 and "\n" not in str(fault.value)
     assert read_table(tmp_path / "run", "episodes").height >= 10
-    again = Recorder.go_on(tmp_path / "run", sizes, {})
+    again = Recorder.resume(tmp_path / "run", sizes, {})
     again.write("episodes", [row | {"frames": 2}])
     again.close()
     assert read_table(tmp_path / "run", "episodes")["frames"].to_list() == [1] * 10 + [2]
@@ -96,7 +96,7 @@ def test_case_23_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
         with pytest.raises(CannotWrite, match="Read-only file system") as fault:
             with hold([tmp_path / "run"]):
                 raise AssertionError("held what cannot be held")
-    assert fault.value.exit == 73
+    assert fault.value.exit_code == 73
     monkeypatch.setattr(records, "write_json", refuse)
     with pytest.raises(CannotWrite, match=r"run.json: Read-only"):
         Recorder(tmp_path / "other", RUN)

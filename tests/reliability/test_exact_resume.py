@@ -5,10 +5,10 @@ import signal
 
 import pytest
 
+from sidequest.errors import Interrupted
+from sidequest.records import Recorder, read_run
 from sidequest.runs import checkpoint
-from sidequest.runs.faults import Interrupted
 from sidequest.runs.population import Population
-from sidequest.runs.records import Recorder, read_run
 from sidequest.runs.spec import Saving
 from tests.reliability import child
 from tests.reliability.harness import CHUNK, OPTIONS, Watcher, results, run, specs

@@ -11,9 +11,9 @@ import pytest
 
 from sidequest.cli import COMMANDS, main
 from sidequest.cli.launches import again, launches_to_resume, set_aside
-from sidequest.runs.faults import DoesNotFit, RunBusy
+from sidequest.errors import OtherRun, RunBusy
+from sidequest.records import RUN_FILE, Recorder, write_json
 from sidequest.runs.lock import LOCK, hold
-from sidequest.runs.records import RUN_FILE, Recorder, write_json
 from sidequest.runs.resume import is_finished
 from tests.reliability.harness import CONFIG
 
@@ -43,7 +43,7 @@ def test_case_30_two_processes_and_one_folder(tmp_path):
     with pytest.raises(RunBusy, match=f"in use: process {holder.pid} on") as fault:
         with hold([tmp_path / "run"]):
             raise AssertionError("two at a time")
-    assert fault.value.exit == 75
+    assert fault.value.exit_code == 75
     holder.kill()
     holder.communicate()
     # The file is still there, and names a process that is not: it is taken over.
@@ -156,5 +156,5 @@ def test_a_run_that_is_there_is_not_begun_again(tmp_path, capsys):
 def test_case_28_a_folder_of_another_run_is_refused(tmp_path):
     folder = enrol(tmp_path / "a")
     wanted = {"variant": "XU-step-level-0.1", "game": "probe:constant", "seed": 9}
-    with pytest.raises(DoesNotFit, match="seed is 2, here 9"):
+    with pytest.raises(OtherRun, match="seed is 2, here 9"):
         is_finished(folder, wanted)

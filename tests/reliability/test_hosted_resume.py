@@ -10,12 +10,12 @@ import pytest
 
 from sidequest.config import change
 from sidequest.environments.base import HostedGame
+from sidequest.errors import Interrupted, MachineError
+from sidequest.records import read_table
 from sidequest.runs import resume_hosted, watchdog
 from sidequest.runs.checkpoint import listed
-from sidequest.runs.faults import Interrupted, MachineFault
 from sidequest.runs.manifest import read_manifest
 from sidequest.runs.pace import pace_of
-from sidequest.runs.records import read_table
 from sidequest.runs.spec import RunSpec, Saving
 from sidequest.runs.train_hosted import train_hosted
 from sidequest.runs.watchdog import Guarded, Watchdog
@@ -156,9 +156,9 @@ def test_an_emulator_that_dies_is_told_in_one_line(stopped, tmp_path):
     def build_dying(groups: int, streams: int, seed: int, threads: int, progress):
         return [Dying(range(streams * g, streams * (g + 1))) for g in range(groups)]
 
-    with pytest.raises(MachineFault, match="emulator of drawn died .*gone") as fault:
+    with pytest.raises(MachineError, match="emulator of drawn died .*gone") as fault:
         play(folder, game=HostedGame(build_dying, Drawn.spec))
-    assert "\n" not in str(fault.value) and fault.value.exit == 71
+    assert "\n" not in str(fault.value) and fault.value.exit_code == 71
     assert listed(folder)[0].name == listed(stopped)[0].name
     play(folder)
 

@@ -9,11 +9,11 @@ import time
 import jax
 import pytest
 
+from sidequest.errors import MachineError
+from sidequest.records import Recorder, describe_machine, read_run
 from sidequest.runs import saving
 from sidequest.runs.checkpoint import FOLDER, listed
-from sidequest.runs.faults import MachineFault
 from sidequest.runs.launch import told
-from sidequest.runs.records import Recorder, describe_machine, read_run
 from sidequest.runs.resume import Standing, reopen
 from tests.reliability import child
 from tests.reliability.harness import CHUNK, OPTIONS, results, run, specs
@@ -73,11 +73,11 @@ def test_case_40_other_cores_are_told_and_noted(tmp_path):
 )
 def test_out_of_memory_is_told_in_one_line(tmp_path, error):
     with pytest.raises(
-        MachineFault, match="^out of memory with 2 runs: take fewer"
+        MachineError, match="^out of memory with 2 runs: take fewer"
     ) as fault:
         with told(specs(tmp_path, 0, 1)):
             raise error
-    assert fault.value.exit == 71 and "\n" not in str(fault.value)
+    assert fault.value.exit_code == 71 and "\n" not in str(fault.value)
 
 
 def test_other_errors_are_not_taken_for_it(tmp_path):

@@ -10,6 +10,8 @@ import pytest
 from sidequest.agent.learner import Metrics
 from sidequest.config import change
 from sidequest.environments.base import CompiledEnvironment, auto_reset
+from sidequest.errors import Diverged
+from sidequest.records import read_run, read_table
 from sidequest.runs import checkpoint
 from sidequest.runs.breakdown import (
     CULPRITS,
@@ -19,8 +21,6 @@ from sidequest.runs.breakdown import (
     report_breakdown,
 )
 from sidequest.runs.checkpoint import listed
-from sidequest.runs.faults import NotFinite
-from sidequest.runs.records import read_run, read_table
 from tests.reliability.harness import CONFIG, run, specs
 from tests.runs.tiny import bargains
 
@@ -78,9 +78,9 @@ def test_what_is_not_finite_is_written_down_within_limits(tmp_path):
 
 def test_parameters_that_are_not_finite_are_never_saved(tmp_path):
     refuse_not_finite(tmp_path, {"weights": np.ones(3), "count": np.int32(1)})
-    with pytest.raises(NotFinite, match=r"\['weights'\] are not finite") as fault:
+    with pytest.raises(Diverged, match=r"\['weights'\] are not finite") as fault:
         refuse_not_finite(tmp_path, {"weights": np.array([1.0, np.inf])})
-    assert fault.value.exit == 70
+    assert fault.value.exit_code == 70
 
 
 def eights() -> CompiledEnvironment:
@@ -132,11 +132,11 @@ def test_case_15_in_the_middle_of_an_episode(tmp_path):
 @pytest.mark.slow
 def test_case_16_rewards_that_are_never_numbers_again(tmp_path):
     (one,) = specs(tmp_path, 0)
-    with pytest.raises(NotFinite, match="updates in a row were not finite") as fault:
+    with pytest.raises(Diverged, match="updates in a row were not finite") as fault:
         # Until replay, of 12 blocks here, holds nothing else.
         config = change(CONFIG, **{"replay.capacity": 4 * 8 * 12})
         run([one], chunks=6, config=config, game=lambda: spoilt(600, 10**9))
-    assert fault.value.exit == 70
+    assert fault.value.exit_code == 70
     report = json.loads((one.folder / REPORT).read_text())
     assert report["skipped"]["most_in_a_row"] >= 3
     with np.load(one.folder / CULPRITS, allow_pickle=False) as shown:

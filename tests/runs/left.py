@@ -8,10 +8,10 @@ import jax
 from sidequest.config import SMALL_FRAMES, Config, change
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
+from sidequest.records import RUN_FILE, write_json
 from sidequest.runs import checkpoint
 from sidequest.runs.assembly import assemble, make_network
 from sidequest.runs.player import Player
-from sidequest.runs.records import RUN_FILE, write_json
 from sidequest.switching.variants import parse
 
 TINY_FRAMES = change(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidequest.config import ConfigError
+from sidequest.errors import ConfigError
 from sidequest.runs import emulators
 from sidequest.runs.emulators import Construction, choose_groups
 

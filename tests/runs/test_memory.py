@@ -4,8 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from sidequest.config import PAPER, ConfigError, change
+from sidequest.config import PAPER, change
 from sidequest.environments.base import EnvironmentSpec
+from sidequest.errors import ConfigError
 from sidequest.runs import memory
 from sidequest.runs.assembly import assemble
 from sidequest.runs.memory import WITHOUT_LIMIT, replay_memory, reserve, room_of, tiled

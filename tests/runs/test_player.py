@@ -9,10 +9,11 @@ import pytest
 
 from sidequest.config import change
 from sidequest.environments import registry
+from sidequest.errors import NotEvaluable
+from sidequest.records import Recorder
 from sidequest.runs import checkpoint
 from sidequest.runs.assembly import make_network
-from sidequest.runs.player import COMPILED_NETWORK, NotEvaluable, load_player
-from sidequest.runs.records import Recorder
+from sidequest.runs.player import COMPILED_NETWORK, load_player
 from tests.runs.left import TINY_FRAMES, leave_run
 from tests.runs.tiny import TINY, bargains, make_agent
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from sidequest.agent.learner import Metrics
-from sidequest.runs.records import Recorder, read_table
+from sidequest.records import Recorder, read_table
 from sidequest.runs.rounds import RoundRecord
 from sidequest.runs.tables import (
     Clock,

@@ -10,11 +10,11 @@ import polars
 import pytest
 
 from sidequest.config import change, from_dict
+from sidequest.records import read_run, read_table
 from sidequest.runs import checkpoint, records
 from sidequest.runs.assembly import make_network
 from sidequest.runs.evaluation import make_evaluator
 from sidequest.runs.keys import EVALUATION
-from sidequest.runs.records import read_run, read_table
 from sidequest.runs.spec import RunSpec, folder_name
 from sidequest.runs.train import train
 from sidequest.switching.variants import parse

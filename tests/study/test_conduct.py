@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from sidequest.runs.faults import Interrupted, RunBusy
+from sidequest.errors import Interrupted, RunBusy
 from sidequest.study.board import Voice
 from sidequest.study.conduct import SAVING, Ending, attempt, conduct, one_line
 from sidequest.study.crews import Alone, hire

@@ -13,13 +13,13 @@ import polars
 import polars.testing
 import pytest
 
-from sidequest.runs.faults import DoesNotFit, Interrupted
+from sidequest.errors import Interrupted, OtherRun
+from sidequest.records import TABLES, read_run, read_study, read_table, write_failures
 from sidequest.runs.interrupts import PROMISE
 from sidequest.runs.lock import hold
-from sidequest.runs.records import TABLES, read_run, read_table
 from sidequest.study.conduct import conduct, launch_group
 from sidequest.study.crews import Alone
-from sidequest.study.folder import enrol, missing, read_plan, write_failures
+from sidequest.study.folder import enrol, missing
 from sidequest.study.grids import jobs_of, narrow
 from sidequest.study.planning import Machine, plan
 from sidequest.study.studies import find
@@ -68,7 +68,7 @@ def whole(tmp_path_factory, cache_home):
 
 
 def test_the_plan_says_what_was_run(whole):
-    plan = read_plan(whole)
+    plan = read_study(whole)
     assert plan["name"] == "paper/fig5/tiny" and plan["title"] and plan["started"]
     assert [entry["id"] for entry in plan["runs"]] == [
         "XU-intra(10,blind,100,G)/probe:memory_10/0",
@@ -105,15 +105,15 @@ def test_what_is_done_is_not_touched(whole):
 
 
 def test_a_narrower_start_forgets_nothing(whole):
-    started = read_plan(whole)["started"]
+    started = read_study(whole)["started"]
     part = narrow(STUDY, variants=["XU-intra(10,blind,100,G)"])
     run(whole, study=part)
-    assert len(read_plan(whole)["runs"]) == 2
-    assert read_plan(whole)["started"] == started
+    assert len(read_study(whole)["runs"]) == 2
+    assert read_study(whole)["started"] == started
 
 
 def test_runs_of_another_budget_are_refused(whole):
-    with pytest.raises(DoesNotFit):
+    with pytest.raises(OtherRun):
         missing(whole, jobs_of(narrow(STUDY, frames=5_000)))
 
 

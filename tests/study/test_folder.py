@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from sidequest.runs.faults import CannotWrite, NoCheckpoint
-from sidequest.study.folder import STUDY_FILE, enrol, read_plan
+from sidequest.errors import CannotWrite, CorruptFile
+from sidequest.records import STUDY_FILE, read_study
+from sidequest.study.folder import enrol
 from sidequest.study.grids import Grid, Study, jobs_of
 
 STUDY = Study(
@@ -24,11 +25,11 @@ def test_a_torn_plan_is_told_and_is_written_anew_without_it(tmp_path):
     whole = path.read_text()
     for content in (whole[: len(whole) // 2], "", "[]", '{"runs": [{}]}', '{"runs": 1}'):
         path.write_text(content)
-        with pytest.raises(NoCheckpoint, match=r"study.json cannot be read; move this"):
+        with pytest.raises(CorruptFile, match=r"study.json cannot be read; move this"):
             enrol(tmp_path, STUDY, jobs_of(STUDY))
         assert path.read_text() == content
     path.unlink()
-    assert read_plan(tmp_path) == {}
+    assert read_study(tmp_path) == {}
     enrol(tmp_path, STUDY, jobs_of(STUDY))
     assert json.loads(path.read_text())["runs"] == json.loads(whole)["runs"]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from sidequest.checks import check
-from sidequest.config import ConfigError
 from sidequest.environments import registry
+from sidequest.errors import ConfigError, UnknownStudy, VariantError
 from sidequest.runs.assembly import assemble
 from sidequest.study.grids import Grid, Job, Study, jobs_of, narrow
-from sidequest.study.studies import STUDIES, UnknownStudy, find
-from sidequest.switching.variants import VariantError, parse
+from sidequest.study.studies import STUDIES, find
+from sidequest.switching.variants import parse
 
 EXAMPLE = Study(
     name="example",

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from sidequest.config import ConfigError
-from sidequest.runs.records import read_run
+from sidequest.errors import ConfigError
+from sidequest.records import read_run
 from sidequest.study import workers
 from sidequest.study.conduct import conduct
 from sidequest.study.folder import missing

@@ -34,7 +34,7 @@ from sidequest.figures.report.tables import (
     lead,
     score_table,
 )
-from sidequest.runs.records import now
+from sidequest.records import now
 
 REPORT = "report.html"
 PICTURES = "figures"

@@ -10,10 +10,10 @@ import numpy as np
 from sidequest.environments.scores import SCORES, human_normalised
 from sidequest.figures.claims.cells import final_score, group_seeds
 from sidequest.figures.claims.measures import early_and_late, switches
-from sidequest.figures.files import read_failures, read_plan
 from sidequest.figures.notes import count, share_done
 from sidequest.figures.reading import Records, Run, column, games_of, variants_of
 from sidequest.figures.report.markup import Html, Number, join, table, tag
+from sidequest.records import read_failures, read_study
 
 
 def lead(records: Records) -> str:
@@ -33,7 +33,7 @@ def lead(records: Records) -> str:
 
 def facts(records: Records) -> Html:
     """Games, budget, versions and machine, as a list of terms."""
-    plan = read_plan(records.folder)
+    plan = read_study(records.folder)
     runs = records.runs
     infos = [run.info for run in runs]
     variants, games = variants_of(runs), games_of(runs)
@@ -148,7 +148,9 @@ def gaps(records: Records) -> Html:
 def failures(records: Records) -> dict[Path, str]:
     """Why runs failed when the study was last started, by their folder."""
     reasons = read_failures(records.folder)
-    places = {run["id"]: run["folder"] for run in read_plan(records.folder).get("runs", [])}
+    places = {
+        run["id"]: run["folder"] for run in read_study(records.folder).get("runs", [])
+    }
     return {
         records.folder / places[id_]: reason
         for id_, reason in reasons.items()

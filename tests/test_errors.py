@@ -5,8 +5,8 @@ import errno
 import pytest
 
 from sidequest.cli import main
-from sidequest.runs.faults import cannot_write
-from sidequest.runs.records import Recorder
+from sidequest.errors import cannot_write
+from sidequest.records import Recorder
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -15,14 +15,14 @@ def test_a_run_that_is_there_can_be_resumed(tmp_path):
     Recorder(tmp_path, {"variant": "v", "game": "g", "seed": 0}).close()
     told = str(cannot_write(tmp_path / "episodes.jsonl", FULL))
     assert "episodes.jsonl: No space left on device. Nothing written before" in told
-    assert told.endswith(f"go on with: sidequest train --resume {tmp_path}")
+    assert told.endswith(f"resume with: sidequest train --resume {tmp_path}")
 
 
 @pytest.mark.parametrize("place", ["", "missing", "file", "x" * 300])
 def test_where_there_is_no_run_another_folder_is_to_be_chosen(place, tmp_path):
     (tmp_path / "file").touch()
     told = str(cannot_write(tmp_path / place / "run" / ".lock", FULL))
-    assert "No run was begun there" in told and "--out" in told
+    assert "No run was started there" in told and "--out" in told
     assert "--resume" not in told
 
 
@@ -35,4 +35,4 @@ def test_train_into_a_folder_that_cannot_be_made(out, tmp_path, capsys, monkeypa
         main([*words, "--quiet", "--out", str(tmp_path / out)])
     assert stopped.value.code == 73
     told = capsys.readouterr().err
-    assert "No run was begun there" in told and told.count("\n") == 1
+    assert "No run was started there" in told and told.count("\n") == 1

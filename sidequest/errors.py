@@ -1,0 +1,124 @@
+"""Every error that a user can meet: one line for people, and an exit code.
+
+Nothing that was recorded before an error is lost. Nothing here needs JAX.
+"""
+
+import os
+import shlex
+from collections.abc import Iterable
+from enum import IntEnum
+from pathlib import Path
+
+
+class Exit(IntEnum):
+    """Exit codes of the command; those above 60 are those of `sysexits.h`."""
+
+    INVALID = 2
+    """The request is invalid: a name, a setting, or a folder of another run."""
+    CORRUPT = 66
+    """No checkpoint of a run can be used, or a file of a run or a study cannot be read."""
+    DIVERGED = 70
+    """Update after update was not finite."""
+    MACHINE = 71
+    """The device has too little memory, or an emulator died."""
+    CANNOT_WRITE = 73
+    """The disk is full, or the folder is read-only."""
+    RETRY = 75
+    """The run was saved, or another process holds it: start again later."""
+
+
+class SidequestError(Exception):
+    """An error whose message is shown to the user as one line."""
+
+    exit_code = Exit.INVALID
+
+
+class InvalidRequest(SidequestError, ValueError):
+    """The command cannot do what was typed; the message says why and what it can do."""
+
+
+class VariantError(SidequestError, ValueError):
+    """A variant's name is not of the grammar; the message points at the fault."""
+
+
+class ConfigError(SidequestError, ValueError):
+    """Some settings are invalid; the message lists every fault."""
+
+
+class UnknownGame(SidequestError, ValueError):
+    """No game has this name; the message has the nearest names that exist."""
+
+
+class UnknownStudy(SidequestError, ValueError):
+    """No study has this name; the message has the nearest names that exist."""
+
+
+class RunExists(SidequestError, ValueError):
+    """The folder holds a run already; nothing of it is overwritten."""
+
+
+class NotEvaluable(SidequestError, ValueError):
+    """A run has left no parameters to play with."""
+
+
+class OtherRun(SidequestError):
+    """A folder or a checkpoint belongs to another run than the requested one."""
+
+
+class CorruptFile(SidequestError):
+    """A file of a run or a study cannot be read."""
+
+    exit_code = Exit.CORRUPT
+
+
+class NoCheckpoint(SidequestError):
+    """None of a run's checkpoints can be used."""
+
+    exit_code = Exit.CORRUPT
+
+
+class Diverged(SidequestError):
+    """Update after update was not finite."""
+
+    exit_code = Exit.DIVERGED
+
+
+class MachineError(SidequestError):
+    """The device has too little memory, or an emulator died."""
+
+    exit_code = Exit.MACHINE
+
+
+class CannotWrite(SidequestError):
+    """The disk is full or the folder read-only."""
+
+    exit_code = Exit.CANNOT_WRITE
+
+
+class RunBusy(SidequestError):
+    """Another process is writing the folder."""
+
+    exit_code = Exit.RETRY
+
+
+class Interrupted(SidequestError):
+    """A signal arrived; the runs were saved."""
+
+    exit_code = Exit.RETRY
+
+
+def resume_command(folders: Iterable[Path]) -> str:
+    """Returns the command that resumes runs."""
+    return shlex.join(["sidequest", "train", "--resume", *map(str, folders)])
+
+
+def cannot_write(path: Path, error: OSError) -> CannotWrite:
+    """Returns the error to raise when a file in a run's folder cannot be written."""
+    advice = (
+        f"Nothing written before is lost; when there is room and permission, resume with: "
+        f"{resume_command([path.parent])}"
+        if os.path.exists(path.parent / "run.json")
+        else "No run was started there: choose another folder with --out, or start again "
+        "when there is room and permission"
+    )
+    return CannotWrite(f"cannot write {path}: {error.strerror or error}. {advice}")
