@@ -12,7 +12,7 @@ from sidequest.records import (
     read_run,
     refuse_existing,
 )
-from sidequest.runs.lock import hold
+from sidequest.runs.process import lock_folders
 from sidequest.runs.spec import RunSpec, Saving, run_folder
 from sidequest.switching.variants import parse
 
@@ -98,6 +98,6 @@ def set_aside(folder: Path) -> Path:
     """Renames a run's folder to the next free name beside it."""
     names = (folder.with_name(f"{folder.name}.old-{n}") for n in range(1, 10_000))
     aside = next(name for name in names if not name.exists())
-    with hold([folder]):
+    with lock_folders([folder]):
         folder.rename(aside)
     return aside

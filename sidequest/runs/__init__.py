@@ -31,8 +31,7 @@ resume        where runs stand, and how they go on
 resume_hosted what that means on emulators
 breakdown     when updates are not finite
 watchdog      when an emulator dies, or does not answer
-interrupts    SIGTERM and Ctrl-C
-lock          one process at a time writes a folder
+process       signals, and one process at a time writes a folder
 faults        what can end a run before its time, and exit codes
 records       tables on disk, written as a run goes
 tables        from what rounds leave behind to rows

@@ -16,9 +16,8 @@ from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.errors import ConfigError, Interrupted, MachineError, resume_command
 from sidequest.records import RUN_FILE, Recorder, read_run
 from sidequest.runs.fitting import of_hosted, of_population, refuse_too_large
-from sidequest.runs.interrupts import Interrupts
-from sidequest.runs.lock import hold
 from sidequest.runs.pace import pace_of
+from sidequest.runs.process import StopSignal, lock_folders
 from sidequest.runs.resume import describe_run, identity, is_finished
 from sidequest.runs.spec import TENTHS, Display, Progress, RunSpec, Saving
 from sidequest.runs.train import train
@@ -52,8 +51,8 @@ def launch(
         plan = make_plan(config, environment.spec, variants, memory)
         memory = plan.memory
     refuse_impossible(runs, environment, config, plan)
-    heard = Interrupts(display.say)
-    with hold([run.folder for run in runs]), heard as interrupts, told(runs):
+    heard = StopSignal(display.say)
+    with lock_folders([run.folder for run in runs]), heard as interrupts, told(runs):
         # Once more: another process may have finished some before we held them.
         runs = unfinished(runs, config, frames)
         enrol(runs, config, frames, memory, saving)

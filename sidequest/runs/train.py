@@ -18,10 +18,10 @@ from sidequest.records import RUN_FILE, read_run
 from sidequest.runs.assembly import Parts, assemble
 from sidequest.runs.breakdown import refuse_not_finite, report_breakdown
 from sidequest.runs.checkpoint import Snapshot
-from sidequest.runs.interrupts import Interrupts
 from sidequest.runs.members import member_of
 from sidequest.runs.pace import Pace, pace_of
 from sidequest.runs.population import Population
+from sidequest.runs.process import StopSignal
 from sidequest.runs.resume import (
     Standing,
     by_progress,
@@ -42,7 +42,7 @@ def train(
     frames: int,
     display: Display,
     saving: Saving = TENTHS,
-    interrupts: Interrupts | None = None,
+    interrupts: StopSignal | None = None,
 ) -> None:
     """Trains all runs for `frames` environment frames each.
 
@@ -70,7 +70,7 @@ def train(
     for group in by_progress(standings):
         sitting = Sitting(group, environment, config, parts, pace, frames, display)
         with contextlib.closing(sitting):
-            sitting.train(saving, interrupts or Interrupts())
+            sitting.train(saving, interrupts or StopSignal())
 
 
 class Sitting:
@@ -101,7 +101,7 @@ class Sitting:
             self.runs, environment, config, parts, pace, frames, group[0].company
         )
 
-    def train(self, saving: Saving, interrupts: Interrupts) -> None:
+    def train(self, saving: Saving, interrupts: StopSignal) -> None:
         """Compiles, plays all chunks that are left, and finishes the records."""
         population, folders = self.population, [run.folder for run in self.runs]
         every, begun = saving.interval(self.total), self.group[0].frames
@@ -124,7 +124,7 @@ class Sitting:
         for recorder in self.recorders:
             recorder.close()
 
-    def begin(self, interrupts: Interrupts) -> None:
+    def begin(self, interrupts: StopSignal) -> None:
         """Compiles one program for all, and puts the members in."""
         population = self.population
         self.display.say(f"compiling one program for {len(self.runs)} runs …")

@@ -24,11 +24,11 @@ from sidequest.runs.emulators import (
     choose_threads,
 )
 from sidequest.runs.hosted import BlockRecord, HostedRun
-from sidequest.runs.interrupts import Interrupts
 from sidequest.runs.keys import EVALUATION
 from sidequest.runs.members import member_of
 from sidequest.runs.memory import replay_memory, room_of, tiled
 from sidequest.runs.pace import pace_of
+from sidequest.runs.process import StopSignal
 from sidequest.runs.resume import (
     Standing,
     describe_run,
@@ -79,7 +79,7 @@ def train_hosted(
     display: Display,
     memory: int | None = None,
     saving: Saving = TENTHS,
-    interrupts: Interrupts | None = None,
+    interrupts: StopSignal | None = None,
 ) -> None:
     """Trains one agent for `frames` emulator frames, or goes on with a run cut off."""
     check(config)
@@ -106,7 +106,7 @@ def train_hosted(
             [run.folder], saving.interval(frames), display, standing.frames
         ) as saver:
             keeper = Keeper(own, hosted, account, recorder, saver, saving.replay)
-            keeper.play(display, interrupts or Interrupts())
+            keeper.play(display, interrupts or StopSignal())
         finish(hosted, account, recorder, display)
     finally:
         for open_thing in (*groups, evaluator, recorder):
@@ -157,7 +157,7 @@ class Keeper(NamedTuple):
     saver: Saver
     with_replay: bool
 
-    def play(self, display: Display, interrupts: Interrupts) -> None:
+    def play(self, display: Display, interrupts: StopSignal) -> None:
         """To the run's end; raises `Interrupted` or `Diverged` if it comes before."""
         account = self.account
         for record in self.hosted:

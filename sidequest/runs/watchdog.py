@@ -13,7 +13,7 @@ import numpy as np
 
 from sidequest.environments.base import EnvironmentSpec, HostedEnvironment
 from sidequest.errors import Exit, MachineError
-from sidequest.runs.interrupts import tell
+from sidequest.runs.process import write_stderr
 from sidequest.types import Timestep
 
 LOOKS, SECONDS = 300, 1.0
@@ -84,7 +84,7 @@ class Guarded:
         self.group.close()
 
     def _give_up(self) -> None:
-        tell(
+        write_stderr(
             f"an emulator of {self.name} has not answered for {LOOKS * SECONDS:.0f} "
             f"seconds; the last checkpoint is untouched"
         )

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from sidequest.errors import ConfigError, RunBusy
 from sidequest.runs.checkpoint import listed
-from sidequest.runs.lock import hold
+from sidequest.runs.process import lock_folders
 from sidequest.runs.spec import Progress
 from sidequest.study.board import Board
 from sidequest.study.conduct import Ending
@@ -110,7 +110,9 @@ class Cluster:
     def start(self, group: Group) -> None:
         held = contextlib.ExitStack()
         try:
-            held.enter_context(hold([self._folder / job.folder for job in group.jobs]))
+            held.enter_context(
+                lock_folders([self._folder / job.folder for job in group.jobs])
+            )
         except RunBusy as busy:
             self._refused.append(Ending(group, "busy", str(busy)))
             return

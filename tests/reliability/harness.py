@@ -5,7 +5,7 @@ from pathlib import Path
 from sidequest.config import SMALL, change, flatten
 from sidequest.records import TABLES
 from sidequest.runs import checkpoint
-from sidequest.runs.interrupts import Interrupts
+from sidequest.runs.process import StopSignal
 from sidequest.runs.spec import RunSpec, Saving
 from sidequest.runs.train import train
 from sidequest.switching.variants import parse
@@ -43,7 +43,7 @@ class Watcher:
         self.said: list[str] = []
         self.shown: list = []
         self.stop_after = stop_after
-        self.interrupts = Interrupts()
+        self.interrupts = StopSignal()
 
     def say(self, text):
         self.said.append(text)

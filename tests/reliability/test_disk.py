@@ -12,7 +12,7 @@ from sidequest.errors import CannotWrite
 from sidequest.records import Recorder, read_table
 from sidequest.runs import checkpoint, records
 from sidequest.runs.checkpoint import Snapshot, listed
-from sidequest.runs.lock import hold
+from sidequest.runs.process import lock_folders
 from sidequest.runs.saving import Saver
 from tests.reliability.harness import Watcher
 
@@ -94,7 +94,7 @@ def test_case_23_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
         with pytest.raises(CannotWrite, match="Read-only file system") as fault:
-            with hold([tmp_path / "run"]):
+            with lock_folders([tmp_path / "run"]):
                 raise AssertionError("held what cannot be held")
     assert fault.value.exit_code == 73
     monkeypatch.setattr(records, "write_json", refuse)

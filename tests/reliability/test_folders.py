@@ -13,15 +13,15 @@ from sidequest.cli import COMMANDS, main
 from sidequest.cli.launches import again, launches_to_resume, set_aside
 from sidequest.errors import OtherRun, RunBusy
 from sidequest.records import RUN_FILE, Recorder, write_json
-from sidequest.runs.lock import LOCK, hold
+from sidequest.runs.process import LOCK, lock_folders
 from sidequest.runs.resume import is_finished
 from tests.reliability.harness import CONFIG
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from sidequest.runs.lock import hold
-with hold([Path(sys.argv[1])]):
+from sidequest.runs.process import lock_folders
+with lock_folders([Path(sys.argv[1])]):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -41,23 +41,23 @@ def test_case_30_two_processes_and_one_folder(tmp_path):
     )
     assert holder.stdout is not None and holder.stdout.readline() == "held\n"
     with pytest.raises(RunBusy, match=f"in use: process {holder.pid} on") as fault:
-        with hold([tmp_path / "run"]):
+        with lock_folders([tmp_path / "run"]):
             raise AssertionError("two at a time")
     assert fault.value.exit_code == 75
     holder.kill()
     holder.communicate()
     # The file is still there, and names a process that is not: it is taken over.
     assert json.loads((tmp_path / "run" / LOCK).read_text())["pid"] == holder.pid
-    with hold([tmp_path / "run"]):
+    with lock_folders([tmp_path / "run"]):
         assert json.loads((tmp_path / "run" / LOCK).read_text())["pid"] == os.getpid()
     assert not (tmp_path / "run").exists()  # nothing was in it
 
 
 def test_all_folders_are_held_or_none(tmp_path):
-    with hold([tmp_path / "b"]):
-        with pytest.raises(RunBusy), hold([tmp_path / "a", tmp_path / "b"]):
+    with lock_folders([tmp_path / "b"]):
+        with pytest.raises(RunBusy), lock_folders([tmp_path / "a", tmp_path / "b"]):
             raise AssertionError
-        with hold([tmp_path / "a"]):
+        with lock_folders([tmp_path / "a"]):
             pass
 
 

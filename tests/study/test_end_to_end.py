@@ -15,8 +15,7 @@ import pytest
 
 from sidequest.errors import Interrupted, OtherRun
 from sidequest.records import TABLES, read_run, read_study, read_table, write_failures
-from sidequest.runs.interrupts import PROMISE
-from sidequest.runs.lock import hold
+from sidequest.runs.process import SAVING, lock_folders
 from sidequest.study.conduct import conduct, launch_group
 from sidequest.study.crews import Alone
 from sidequest.study.folder import enrol, missing
@@ -85,7 +84,7 @@ def test_interrupted_and_started_again_gives_the_same_tables(whole, tmp_path):
     board = Interrupting()
     with pytest.raises(Interrupted):
         run(tmp_path, board)
-    assert ("say", f"SIGTERM: {PROMISE}") in board.told  # not past the board, over its bars
+    assert ("say", f"SIGTERM: {SAVING}") in board.told  # not past the board, over its bars
     jobs = jobs_of(STUDY)
     assert len(missing(tmp_path, jobs)) == 2
     tally, left = run(tmp_path)
@@ -120,7 +119,7 @@ def test_runs_of_another_budget_are_refused(whole):
 def test_two_runners_over_one_folder(tmp_path):
     """Fault 31: what another process holds is left to it."""
     jobs = jobs_of(STUDY)
-    with hold([tmp_path / job.folder for job in jobs]):
+    with lock_folders([tmp_path / job.folder for job in jobs]):
         tally, _ = run(tmp_path)
     assert tally.busy == [job.id for job in jobs] and not tally.failures
     assert missing(tmp_path, jobs) == list(jobs)

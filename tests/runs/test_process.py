@@ -8,10 +8,10 @@ import time
 from rich.console import Console
 
 from sidequest.runs.display import Panel
-from sidequest.runs.interrupts import ONE_SIGNAL, PROMISE, Interrupts
+from sidequest.runs.process import _ONE_SIGNAL, SAVING, StopSignal
 
 
-def ask(interrupts: Interrupts) -> None:
+def ask(interrupts: StopSignal) -> None:
     """Sends this process a signal, and waits until it was heard."""
     os.kill(os.getpid(), signal.SIGTERM)
     until = time.monotonic() + 5.0
@@ -23,16 +23,16 @@ def ask(interrupts: Interrupts) -> None:
 def test_the_panel_itself_says_that_a_signal_was_heard(capfd):
     paper = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
     with Panel(paper) as panel:
-        with Interrupts(panel.say) as interrupts:
+        with StopSignal(panel.say) as interrupts:
             ask(interrupts)
-    assert f"SIGTERM: {PROMISE}\n" in paper.file.getvalue()  # type: ignore
+    assert f"SIGTERM: {SAVING}\n" in paper.file.getvalue()  # type: ignore
     assert not capfd.readouterr().err
 
 
 def test_without_a_display_it_goes_to_standard_error(capfd):
-    with Interrupts() as interrupts:
+    with StopSignal() as interrupts:
         ask(interrupts)
-    assert capfd.readouterr().err == f"\nSIGTERM: {PROMISE}\n"
+    assert capfd.readouterr().err == f"\nSIGTERM: {SAVING}\n"
 
 
 def test_a_display_that_fails_does_not_end_listening(monkeypatch):
@@ -42,9 +42,9 @@ def test_a_display_that_fails_does_not_end_listening(monkeypatch):
     def fail(text):
         raise RuntimeError(text)
 
-    with Interrupts(fail) as interrupts:
+    with StopSignal(fail) as interrupts:
         ask(interrupts)
-        time.sleep(ONE_SIGNAL + 0.1)
+        time.sleep(_ONE_SIGNAL + 0.1)
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(0.2)
     assert left[:1] == [128 + signal.SIGTERM]
