@@ -35,13 +35,11 @@ def watch(
     """
     from sidequest.cli.progress import Meter
     from sidequest.cli.settings import use_compilation_cache
-    from sidequest.figures.films.video import save_video
 
     check(run, out, seed, max_steps, fps)
     use_compilation_cache()
 
-    from sidequest.figures.films.film import Caption, draw_film
-    from sidequest.figures.films.screens import screen_of
+    from sidequest.figures.film import Caption, draw_film, make_renderer, save_film
     from sidequest.runs.player import load_player
     from sidequest.runs.watch import watch as play
 
@@ -57,16 +55,16 @@ def watch(
     ending = f"cut at {steps:,} steps" if episode.ending == "cut" else episode.ending
     title = f"{player.variant}{', greedy' if greedy else ''}"
     caption = Caption(title, f"{spec.name}, seed {seed}", ending)
-    screen = screen_of(episode.observations, spec.maximum, spec.categories)
+    render = make_renderer(episode.observations, spec.maximum, spec.categories)
 
     def frames():
-        for number, frame in enumerate(draw_film(screen, episode.trace, caption), 1):
+        for number, frame in enumerate(draw_film(render, episode.trace, caption), 1):
             meter(f"drawing, {number:,} of {steps:,} frames")
             yield frame
 
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        path = save_video(frames(), out, fps)
+        path = save_film(frames(), out, fps)
     except OSError as error:
         raise InvalidRequest(f"cannot write to {out}: {error.strerror}") from error
     meter.clear()
@@ -76,7 +74,7 @@ def watch(
 
 def check(run: Path, out: Path, seed: int, max_steps: int, fps: int) -> None:
     """Refuses at once what would fail after the episode was played."""
-    from sidequest.figures.films.video import FASTEST_GIF, HINT, SUFFIXES
+    from sidequest.figures.film import FASTEST_GIF, HINT, SUFFIXES
     from sidequest.records import RUN_FILE
 
     if out.suffix not in SUFFIXES:

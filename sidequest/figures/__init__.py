@@ -35,5 +35,5 @@ Rooms of their own
 
     claims/        the paper's claims, and whether these records support them
     report/        one page with all of it
-    films/         films of single episodes
+    film           films of single episodes
 """

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import numpy as np
+from PIL.ImageColor import getrgb
 
-from sidequest.figures import look
-from sidequest.figures.films import film
-from sidequest.figures.films.film import rgb
+from sidequest.figures import film, look
 
 
 def decode(path: Path) -> np.ndarray:
@@ -32,7 +31,7 @@ def modes_shown(frames: np.ndarray) -> str:
     shown = ""
     for pixels in colours:
         near = {
-            letter: abs(pixels - rgb(colour)).max() <= 12
+            letter: abs(pixels - getrgb(colour)).max() <= 12
             for letter, colour in (("G", look.BLUE), ("X", look.MAGENTA))
         }
         shown += {(True, False): "G", (False, True): "X"}.get(tuple(near.values()), "?")

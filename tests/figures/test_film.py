@@ -1,16 +1,33 @@
-"""Frames of a film, pixel by pixel: what was, and nothing of what is to come."""
+"""Films: frames pixel by pixel, rendered observations, and files read back."""
 
 import time
 
 import numpy as np
 import pytest
+from PIL import Image
+from PIL.ImageColor import getrgb
 
-from sidequest.figures import look
-from sidequest.figures.films import film
-from sidequest.figures.films.film import Caption, draw_film, paint_strip, rgb
-from tests.figures.decoding import modes_shown
+from sidequest.figures import film, look
+from sidequest.figures.film import (
+    BARS,
+    CELL,
+    COLOURS,
+    FLOOR,
+    LINE,
+    PLANES,
+    SYMBOLS,
+    UNSEEN,
+    Caption,
+    draw_film,
+    make_renderer,
+    paint_tracks,
+    save_film,
+    shape_of,
+)
+from tests.figures.decoding import decode, modes_shown
 from tests.figures.traces import trace_of
 
+MODES = "GGXXXG"
 CAPTION = Caption("XU-intra(2,blind,3,G)", "made up, seed 0", "game over")
 
 
@@ -45,22 +62,26 @@ def test_modes_appear_as_they_happen():
         shown = track(frame, film.MODE_TOP, film.MODE_HEIGHT)
         steps = shown[:, width // 2 :: width]
         colours = [tuple(colour) for colour in steps[middle, : step + 2]]
-        assert colours == [rgb(colour) for colour in (*expected[: step + 1], film.PAPER)]
+        assert colours == [getrgb(colour) for colour in (*expected[: step + 1], film.PAPER)]
     # Explore is the taller bar, for those who see no hue.
-    assert (steps[0, 2] == rgb(look.MAGENTA)).all()
-    assert (steps[0, [0, 1, 3]] == rgb(film.PAPER)).all()
+    assert (steps[0, 2] == getrgb(look.MAGENTA)).all()
+    assert (steps[0, [0, 1, 3]] == getrgb(film.PAPER)).all()
 
 
-def test_a_long_episode_moves_on():
-    modes = "G" * 150 + "X" * 20 + "G" * 230
-    trace = trace_of(modes)
-    frames = draw_film(square, trace, CAPTION)
+def test_a_long_episode_moves_on(monkeypatch):
+    monkeypatch.setattr(film, "TRACK", 80)
     fitting = film.TRACK // film.STEP_WIDTHS[0]
-    for step, frame in enumerate(frames):
-        if step in (100, 155, 155 + fitting - 10, 399):
+    modes = "G" * 25 + "X" * 5 + "G" * 45
+    colours = {look.BLUE: "G", look.MAGENTA: "X", film.PAPER: "-"}
+    for step, frame in enumerate(draw_film(square, trace_of(modes), CAPTION)):
+        if step in (20, 28, 28 + fitting - 2, len(modes) - 1):
             middle = track(frame, film.MODE_TOP, film.MODE_HEIGHT)[film.MODE_HEIGHT // 2]
-            letters = {rgb(look.BLUE): "G", rgb(look.MAGENTA): "X", rgb(film.PAPER): "-"}
-            shown = "".join(letters[tuple(map(int, colour))] for colour in middle[::2])
+            shown = "".join(
+                letter
+                for pixel in middle[::2]
+                for colour, letter in colours.items()
+                if (pixel == getrgb(colour)).all()
+            )
             past = modes[max(0, step + 1 - fitting) : step + 1]
             assert shown == past.ljust(fitting, "-")
 
@@ -69,26 +90,26 @@ def test_the_signal_is_a_line_with_gaps():
     signal = np.array([np.nan, 0.0, 4.0, 2.0, np.nan], np.float32)
     trace = trace_of("GGGGX")._replace(signal=signal)
     width = film.STEP_WIDTHS[1]
-    columns = paint_strip(trace).signal[:, width // 2 :: width]
-    inked = (columns == rgb(look.INK)).all(axis=2)
+    columns = paint_tracks(trace).signal[:, width // 2 :: width]
+    inked = (columns == getrgb(look.INK)).all(axis=2)
     rows = [np.flatnonzero(inked[:, step]).tolist() for step in range(5)]
     bottom, top = film.GRAPH_HEIGHT - 3, 1
     middle = top + (bottom - top) // 2
     assert rows == [[], [bottom, bottom + 1], [1, 2], [middle, middle + 1], []]
     # Neighbours are joined.
-    joined = (paint_strip(trace).signal[:, 2 * width] == rgb(look.INK)).all(axis=1)
+    joined = (paint_tracks(trace).signal[:, 2 * width] == getrgb(look.INK)).all(axis=1)
     assert joined[top : bottom + 2].all()
     # Where the agent explores, the ground is tinted.
-    assert (columns[:, 4] == rgb(film.SHADE)).all()
+    assert (columns[:, 4] == getrgb(film.SHADE)).all()
 
 
 def test_rewards_are_bars_up_and_down():
     reward = np.array([0.0, 8.0, -4.0, 0.001], np.float32)
-    picture = paint_strip(trace_of("GGGG")._replace(reward=reward)).reward
+    picture = paint_tracks(trace_of("GGGG")._replace(reward=reward)).reward
     columns = picture[:, :: film.STEP_WIDTHS[1]]
     middle = film.GRAPH_HEIGHT // 2
     reach = middle - 2
-    up, down = rgb(look.GOLD), rgb(look.INK)
+    up, down = getrgb(look.GOLD), getrgb(look.INK)
     gold = [np.flatnonzero((columns[:, step] == up).all(axis=1)) for step in range(4)]
     dark = [np.flatnonzero((columns[:, step] == down).all(axis=1)) for step in range(4)]
     assert [len(rows) for rows in gold] == [0, reach, 0, 2]
@@ -99,26 +120,25 @@ def test_rewards_are_bars_up_and_down():
 def test_text_tells_step_return_and_ending():
     trace = trace_of("GX")._replace(reward=np.array([1.5, 2.0], np.float32))
     frames = frames_of(trace)
-    said = []
-    real = film.write
+    written = []
+    real = film._write
 
-    def listen(picture, text, *place, **how):
-        said.append(text)
-        real(picture, text, *place, **how)
+    def listen(image, text, *place, **how):
+        written.append(text)
+        real(image, text, *place, **how)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(film, "write", listen)
+        patch.setattr(film, "_write", listen)
         np.testing.assert_array_equal(frames_of(trace), frames)
     for text in (CAPTION.title, "step 1 of 2", "return 1.5", "return 3.5", "explored 50%"):
-        assert said.count(text) == 1, text
-    assert said[-1] == "game over" and said.count("game over") == 1
+        assert written.count(text) == 1, text
+    assert written[-1] == "game over" and written.count("game over") == 1
 
 
-def test_letters_are_inside_the_picture_wherever_they_are_put():
-    picture = np.full((20, 50, 3), 255, np.uint8)
-    film.write(picture, "XU-intra(10,informed,p*,X) " * 5, (10, 12), size=15)
-    assert picture.min() < 100 and (picture[:, :10] == 255).all()
-    film.write(picture, "too long to be right", (40, 0), size=15, align="right")
+def test_a_long_title_stays_beside_the_game():
+    long = CAPTION._replace(title="XU-intra(10,informed,p*,X) " * 5)
+    (frame,) = draw_film(square, trace_of("G"), long)
+    assert (frame[:, :420] == 0).all() and (frame[10:35, -20:] < 100).any()
 
 
 @pytest.mark.parametrize("shape", [(7, 5), (425, 3), (500, 667)])
@@ -134,8 +154,141 @@ def test_one_step_makes_a_film():
 
 
 def test_a_thousand_frames_are_drawn_in_seconds():
-    trace = trace_of("GGGGXX" * 50)
+    trace = trace_of("GGGGXX" * 10)
     begin = time.process_time()
     for _ in draw_film(lambda step: np.zeros((420, 560, 3), np.uint8), trace, CAPTION):
         pass
-    assert time.process_time() - begin < 300 * 0.02  # a minute for 3,000
+    assert time.process_time() - begin < 60 * 0.05  # 10 ms each on a quiet machine
+
+
+def test_a_raw_frame_gets_the_shape_of_a_television():
+    frame = np.random.default_rng(0).integers(0, 256, (210, 160, 3), np.uint8)
+    picture = make_renderer(frame[None], 255.0, None)(0)
+    assert picture.shape == (420, 560, 3)
+    # Every pixel is twice as tall, and three or four times as wide: 3.5 on average.
+    np.testing.assert_array_equal(picture[::2, [0, 4, 7, 11]], frame[:, [0, 1, 2, 3]])
+    np.testing.assert_array_equal(picture[1::2], picture[::2])
+    np.testing.assert_array_equal(picture[0, :8, 0], frame[0, [0, 0, 0, 0, 1, 1, 1, 2], 0])
+    np.testing.assert_array_equal(picture[-1, -1], frame[-1, -1])
+
+
+def test_planes_have_colours_and_the_first_is_on_top():
+    planes = np.array([[[1, 1], [0, 1]], [[1, 0], [0, 0]]], np.uint8)
+    picture = make_renderer(planes[None], 1.0, None)(0)
+    assert picture.tolist() == [
+        [list(PLANES[0]), list(PLANES[1])],
+        [list(PLANES[0]), list(FLOOR)],
+    ]
+
+
+def test_a_flat_grid_is_one_plane():
+    picture = make_renderer(np.eye(3, dtype=np.uint8)[None], 1.0, None)(0)
+    assert (picture == PLANES[0]).all(axis=2).tolist() == np.eye(3, dtype=bool).tolist()
+
+
+def test_symbols_have_their_colours():
+    wall, goal = SYMBOLS.index("wall"), SYMBOLS.index("goal")
+    names = list(COLOURS)
+    grid = np.zeros((3, 3, 2), np.uint8)
+    grid[0, 0] = wall, names.index("grey")
+    grid[0, 1] = goal, names.index("green")
+    grid[0, 2] = SYMBOLS.index("floor"), names.index("black")
+    picture = make_renderer(grid[None], 12.0, (13, 12))(0)
+    assert picture.shape == (3 * CELL, 3 * CELL, 3)
+    middles = picture[CELL // 2 :: CELL, CELL // 2 :: CELL]
+    row = [COLOURS["grey"], COLOURS["green"], FLOOR]
+    assert middles[0].tolist() == [list(colour) for colour in row]
+    # The agent stands below the middle and looks up.
+    assert tuple(middles[2, 1]) == COLOURS["white"]
+    assert tuple(middles[1, 1]) == UNSEEN and tuple(picture[CELL, 5]) == LINE
+
+
+def test_every_symbol_looks_different():
+    shapes = {symbol: shape_of(symbol) for symbol in SYMBOLS}
+    assert not shapes["empty"].any() and not shapes["floor"].any()
+    drawn = {shape.tobytes() for shape in shapes.values()}
+    assert len(drawn) == len(SYMBOLS) - 1
+    assert all(shape.any() for name, shape in shapes.items() if name not in SYMBOLS[:2])
+
+
+def test_the_symbols_are_the_librarys():
+    constants = pytest.importorskip("xminigrid.core.constants")
+
+    def named(table) -> dict[str, int]:
+        return {
+            name.lower(): int(value)
+            for name, value in vars(table).items()
+            if name.isupper() and not name.startswith("_")
+        }
+
+    assert named(constants.Tiles) == {name: i for i, name in enumerate(SYMBOLS)}
+    assert named(constants.Colors) == {name: i for i, name in enumerate(COLOURS)}
+
+
+def test_vectors_are_bars():
+    vectors = np.array([[2.0, -1.0], [0.0, 0.5]], np.float32)
+    screen = make_renderer(vectors, 1.0, None)
+    height, width = BARS
+    middle, reach = height // 2, height // 2 - 2
+    left, right = width // 4, 3 * width // 4
+
+    def filled(step, column):
+        return np.flatnonzero((screen(step)[:, column] != FLOOR).any(axis=1))
+
+    # The greatest number of the episode, 2, is as long as there is room.
+    assert filled(0, left).tolist() == list(range(middle - reach, middle + 1))
+    assert filled(0, right).tolist() == list(range(middle, middle + reach // 2 + 1))
+    assert filled(1, left).tolist() == [middle]
+    assert filled(1, right).tolist() == list(range(middle - round(reach / 4), middle + 1))
+
+
+def test_numbers_that_are_all_zero_or_not_finite_are_drawn():
+    assert make_renderer(np.zeros((1, 4), np.float32), 1.0, None)(0).shape == (*BARS, 3)
+    broken = np.array([[np.nan, np.inf, 1.0]], np.float32)
+    assert make_renderer(broken, 1.0, None)(0).shape == (*BARS, 3)
+
+
+def short_film():
+    def screen(step):
+        return np.full((10, 10, 3), 20 * step, np.uint8)
+
+    return draw_film(screen, trace_of(MODES), Caption("title", "subtitle", "game over"))
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".gif"])
+def test_what_is_written_is_what_is_read(tmp_path, suffix):
+    if suffix == ".mp4":
+        pytest.importorskip("av")
+    path = save_film(short_film(), tmp_path / f"film{suffix}", fps=15)
+    assert [file.name for file in path.parent.iterdir()] == [f"film{suffix}"]
+    frames, drawn = decode(path), np.stack(list(short_film()))
+    assert frames.shape == drawn.shape
+    assert modes_shown(frames) == MODES
+    assert abs(frames.astype(int) - drawn).mean() < 2
+
+
+def test_the_speed_is_the_one_that_was_asked_for(tmp_path):
+    av = pytest.importorskip("av")
+    with av.open(save_film(short_film(), tmp_path / "film.mp4", fps=7)) as file:
+        stream = file.streams.video[0]
+        assert stream.average_rate == 7 and stream.codec_context.name == "h264"
+        assert stream.codec_context.pix_fmt == "yuv420p"
+    with Image.open(save_film(short_film(), tmp_path / "film.gif", fps=20)) as image:
+        assert image.info["duration"] == 50 and image.info["loop"] == 0
+
+
+def test_a_film_that_breaks_off_leaves_nothing(tmp_path):
+    def broken():
+        yield from list(short_film())[:3]
+        raise KeyboardInterrupt
+
+    (tmp_path / "film.gif").write_text("an older one")
+    with pytest.raises(KeyboardInterrupt):
+        save_film(broken(), tmp_path / "film.gif", fps=15)
+    assert [file.name for file in tmp_path.iterdir()] == ["film.gif"]
+    assert (tmp_path / "film.gif").read_text() == "an older one"
+
+
+def test_other_formats_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"\.mp4.*\.gif"):
+        save_film(short_film(), tmp_path / "film.avi", fps=15)

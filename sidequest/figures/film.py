@@ -1,0 +1,394 @@
+"""Films of one episode: the game beside a strip of when the agent explores.
+
+    ┌───────────┬──────────────────┐
+    │           │  [X] explore     │    the mode now: colour, letter and word
+    │   game    │  ▄▄▄███▄▄▄▄██    │    modes so far, explore the taller
+    │           │  ╭╮__╭╮_╭──╮     │    the trigger's signal
+    │           │  ____|____|__    │    rewards
+    └───────────┴──────────────────┘
+
+A film has thousands of frames, so they are arrays of pixels. The strip of the whole episode
+is painted once; a frame shows the part of it that has happened, and only the newest steps
+where that is too long. Games are rendered from what the agent observes, as small as
+possible and with square pixels, and enlarged afterwards.
+"""
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import matplotlib
+import numpy as np
+from jaxtyping import Bool, Float, Integer, Num, UInt8
+from PIL import Image, ImageDraw, ImageFont
+from PIL.ImageColor import getrgb
+
+from sidequest.figures.look import BLUE, GOLD, GREY, INK, MAGENTA
+from sidequest.types import Trace
+
+Pixels: TypeAlias = UInt8[np.ndarray, "_ _ 3"]
+
+HEIGHT = 420  # of a frame in pixels; more if the game is taller
+PANEL = 480  # width of what stands beside the game
+MARGIN = 16
+TRACK = PANEL - 2 * MARGIN  # width of the strip
+STEP_WIDTHS = (2, 12)  # of one step, in pixels; short episodes fill the strip
+BADGE_TOP, BADGE = 66, 60
+MODE_TOP, MODE_HEIGHT, _EXPLOIT_HEIGHT = 158, 40, 24
+_SIGNAL_TOP, _REWARD_TOP, GRAPH_HEIGHT = 232, 332, 68
+_TOPS = (MODE_TOP, _SIGNAL_TOP, _REWARD_TOP)
+PAPER = "#f4f4f4"  # behind the strip
+SHADE = "#f3dcea"  # behind the signal while the agent explores
+
+SUFFIXES = (".mp4", ".gif")
+FASTEST_GIF = 50  # frames a second; players slow down what is faster
+HINT = 'an mp4 needs PyAV: pip install "sidequest[video]"; or name a .gif file'
+
+_TELEVISION = 4 / 3  # Atari's pixels are wider than they are tall
+CELL = 15  # pixels of a symbol's side
+BARS = (105, 140)  # height and width of the image of a vector
+UNSEEN, FLOOR, LINE = (34, 34, 34), (0, 0, 0), (60, 60, 60)
+PLANES = (
+    *((31, 190, 207), (255, 221, 87), (214, 118, 49), (120, 170, 90), (178, 118, 210)),
+    *((240, 110, 120), (90, 140, 220), (200, 200, 200), (150, 100, 80), (240, 170, 210)),
+)
+SYMBOLS = (
+    *("empty", "floor", "wall", "ball", "square", "pyramid", "goal", "key"),
+    *("door_locked", "door_closed", "door_open", "hex", "star"),
+)
+"""XLand-MiniGrid's tiles in the order of their numbers; a test compares them."""
+COLOURS = {
+    "empty": UNSEEN,
+    "red": (230, 50, 50),
+    "green": (60, 190, 70),
+    "blue": (70, 110, 240),
+    "purple": (160, 70, 210),
+    "yellow": (240, 220, 60),
+    "grey": (130, 130, 130),
+    "black": FLOOR,
+    "orange": (245, 150, 40),
+    "white": (240, 240, 240),
+    "brown": (150, 95, 50),
+    "pink": (245, 160, 200),
+}
+"""XLand-MiniGrid's colours in the order of their numbers."""
+
+
+class Caption(NamedTuple):
+    """The texts of a film."""
+
+    title: str
+    subtitle: str
+    ending: str
+    """How the episode ended; shown with the last frame."""
+
+
+class Tracks(NamedTuple):
+    """The strip of a whole episode: three tracks, `width` pixels a step."""
+
+    width: int
+    modes: Pixels
+    signal: Pixels
+    reward: Pixels
+
+
+def draw_film(
+    render: Callable[[int], Pixels], trace: Trace, caption: Caption
+) -> Iterator[Pixels]:
+    """Yields one frame a step, all of one size with even sides, as videos need them."""
+    steps = len(trace.modes)
+    tracks = paint_tracks(trace)
+    returns, explored = np.cumsum(trace.reward), np.cumsum(trace.modes)
+    background = _draw_background(_enlarge(render(0)).shape, trace, caption)
+    left = background.shape[1] - PANEL + MARGIN
+    right, beside = left + TRACK, left + BADGE + 12
+    for step in range(steps):
+        frame = background.copy()
+        game = _enlarge(render(step))
+        top = (len(frame) - len(game)) // 2
+        frame[top : top + len(game), : game.shape[1]] = game
+        _paste_tracks(frame[:, left:], tracks, step, steps)
+        mode, word, colour = (
+            ("X", "explore", MAGENTA) if trace.modes[step] else ("G", "exploit", BLUE)
+        )
+        frame[BADGE_TOP : BADGE_TOP + BADGE, left : left + BADGE] = getrgb(colour)
+        image = Image.fromarray(frame)
+        middle = left + BADGE // 2
+        _write(
+            image, mode, middle, BADGE_TOP + 8, 36, bold=True, colour="white", anchor="ma"
+        )
+        _write(image, word, beside, BADGE_TOP + 2, 20, bold=True, colour=colour)
+        _write(image, f"step {step + 1:,} of {steps:,}", beside, BADGE_TOP + 32)
+        share = explored[step] / (step + 1)
+        _write(image, f"explored {share:.0%}", beside, BADGE_TOP + 48)
+        _write(image, f"return {returns[step]:,.4g}", right, BADGE_TOP + 4, 18, anchor="ra")
+        if step == steps - 1:
+            _write(image, caption.ending, right, BADGE_TOP + 32, anchor="ra")
+        yield np.asarray(image)
+
+
+def _draw_background(shape: tuple[int, ...], trace: Trace, caption: Caption) -> Pixels:
+    """Returns what is the same in every frame, beside a game of this shape."""
+    height, width = max(HEIGHT, shape[0]), shape[1]
+    height, width = height + height % 2, width + width % 2
+    frame = np.full((height, width + PANEL, 3), 255, np.uint8)
+    frame[:, :width] = 0
+    left, right = width + MARGIN, width + MARGIN + TRACK
+    for top, tall in zip(_TOPS, (MODE_HEIGHT, GRAPH_HEIGHT, GRAPH_HEIGHT), strict=True):
+        frame[top : top + tall, left:right] = getrgb(PAPER)
+    image = Image.fromarray(frame)
+    _write(image, caption.title, left, 14, 15, bold=True)
+    _write(image, caption.subtitle, left, 38, colour=GREY)
+    high = _signal_range(trace.signal)[1]
+    greatest = float(np.abs(trace.reward).max())
+    tops = (
+        "",
+        f"top {high:.3g}" if np.isfinite(trace.signal).any() else "none",
+        f"top {greatest:.3g}" if greatest else "none",
+    )
+    labels = ("mode", "trigger signal", "reward")
+    for y, label, text in zip(_TOPS, labels, tops, strict=True):
+        _write(image, label, left, y - 18)
+        _write(image, text, right, y - 18, colour=GREY, anchor="ra")
+    return np.asarray(image)
+
+
+def paint_tracks(trace: Trace) -> Tracks:
+    """Paints the modes, the trigger's signal and the rewards of a whole episode."""
+    steps = len(trace.modes)
+    narrow, wide = STEP_WIDTHS
+    width = min(wide, max(narrow, TRACK // steps))
+    modes = _canvas(MODE_HEIGHT, steps)
+    low = (MODE_HEIGHT - _EXPLOIT_HEIGHT) // 2
+    modes[low:-low] = getrgb(BLUE)
+    modes[:, trace.modes] = getrgb(MAGENTA)
+    reward = _paint_reward(trace.reward)
+    modes, reward = (np.repeat(track, width, axis=1) for track in (modes, reward))
+    return Tracks(width, modes, _paint_signal(trace, width), reward)
+
+
+def _paint_signal(trace: Trace, width: int) -> Pixels:
+    """Paints a line of steps that is broken where there is no signal."""
+    track = _canvas(GRAPH_HEIGHT, len(trace.modes))
+    track[:, trace.modes] = getrgb(SHADE)
+    track = np.repeat(track, width, axis=1)
+    low, high = _signal_range(trace.signal)
+    share = (trace.signal - low) / ((high - low) or 1.0)
+    before = np.nan
+    for step, row in enumerate(np.round((1 - share) * (GRAPH_HEIGHT - 4)) + 1):
+        if not np.isnan(row):
+            left, level = step * width, int(row)
+            track[level : level + 2, left : left + width] = getrgb(INK)
+            if not np.isnan(before):
+                upper, lower = sorted((level, int(before)))
+                track[upper : lower + 2, left] = getrgb(INK)
+        before = row
+    return track
+
+
+def _paint_reward(reward: Float[np.ndarray, "T"]) -> Pixels:
+    """Paints bars up and down from a line in the middle, one pixel a step."""
+    track = _canvas(GRAPH_HEIGHT, len(reward))
+    middle = GRAPH_HEIGHT // 2
+    lengths = reward / (float(np.abs(reward).max()) or 1.0) * (middle - 2)
+    above = middle - np.arange(GRAPH_HEIGHT)[:, None]  # distance of each row from the line
+    # Even the smallest reward is visible.
+    track[(reward > 0) & (above > 0) & (above <= np.maximum(lengths, 2))] = getrgb(GOLD)
+    track[(reward < 0) & (above < 0) & (above >= np.minimum(lengths, -2))] = getrgb(INK)
+    track[middle] = getrgb(GREY)
+    return track
+
+
+def _signal_range(signal: Float[np.ndarray, "T"]) -> tuple[float, float]:
+    """Returns the values at the bottom and the top of the graph; 0 is always within."""
+    known = signal[np.isfinite(signal)]
+    return float(known.min(initial=0.0)), float(known.max(initial=0.0))
+
+
+def _canvas(height: int, width: int) -> Pixels:
+    return np.full((height, width, 3), getrgb(PAPER), np.uint8)
+
+
+def _paste_tracks(panel: Pixels, tracks: Tracks, step: int, steps: int) -> None:
+    fitting = TRACK // tracks.width
+    start = max(0, step + 1 - fitting) if steps > fitting else 0
+    columns = slice(start * tracks.width, (step + 1) * tracks.width)
+    for top, track in zip(_TOPS, tracks[1:], strict=True):
+        shown = track[:, columns]
+        panel[top : top + len(track), : shown.shape[1]] = shown
+
+
+def _write(
+    image: Image.Image,
+    text: str,
+    x: int,
+    y: int,
+    size: int = 12,
+    *,
+    bold: bool = False,
+    colour: str = INK,
+    anchor: str = "la",
+) -> None:
+    """Writes a text with its top at `y`; `anchor` says which of its sides is at `x`."""
+    draw = ImageDraw.Draw(image)
+    draw.text((x, y), text, fill=colour, font=_font(size, bold), anchor=anchor)
+
+
+@cache
+def _font(size: int, bold: bool) -> ImageFont.FreeTypeFont:
+    """Returns a font that comes with matplotlib, so that films look the same everywhere."""
+    name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
+    return ImageFont.truetype(Path(matplotlib.get_data_path(), "fonts", "ttf", name), size)
+
+
+def make_renderer(
+    observations: Num[np.ndarray, "T ..."],
+    maximum: float,
+    categories: tuple[int, ...] | None,
+) -> Callable[[int], Pixels]:
+    """Returns a function that renders what the agent observed at a step of an episode.
+
+    `maximum` and `categories` are those of the game's spec: about the greatest value, and
+    the number of symbols and colours where an observation is a grid of those.
+    """
+    shape = observations.shape[1:]
+    if categories is not None and len(shape) == 3 and shape[-1] == 2:
+        return lambda step: _render_symbols(observations[step])
+    if len(shape) == 3 and shape[-1] == 3 and maximum == 255:
+        return lambda step: _render_television(observations[step])
+    if len(shape) in (2, 3):
+        return lambda step: _render_planes(observations[step] / maximum)
+    flat = np.nan_to_num(observations.reshape(len(observations), -1), posinf=0, neginf=0)
+    greatest = float(np.abs(flat).max()) or 1.0
+    return lambda step: _render_bars(flat[step] / greatest)
+
+
+def _render_television(frame: Pixels) -> Pixels:
+    """Returns a raw frame at twice its height, as wide as a television shows it."""
+    height = 2 * frame.shape[0]
+    return _stretch(frame, height, round(height * _TELEVISION))
+
+
+def _render_planes(planes: Num[np.ndarray, "height width *planes"]) -> Pixels:
+    """Paints each plane in its own colour, the first on top; values are from 0 to 1."""
+    planes = planes.reshape(*planes.shape[:2], -1)
+    image = np.full((*planes.shape[:2], 3), FLOOR, np.float32)
+    for number in reversed(range(planes.shape[2])):
+        strength = np.clip(planes[:, :, number, None], 0, 1)
+        colour = strength * np.array(PLANES[number % len(PLANES)])
+        image = np.where(strength > 0, colour, image)
+    return image.astype(np.uint8)
+
+
+def _render_symbols(grid: Integer[np.ndarray, "height width 2"]) -> Pixels:
+    """Paints a grid of (tile, colour) as the agent sees it: it stands below, looking up."""
+    height, width, _ = grid.shape
+    image = np.zeros((height * CELL, width * CELL, 3), np.uint8)
+    colours = list(COLOURS.values())
+    for row, column in np.ndindex(height, width):
+        symbol, colour = SYMBOLS[grid[row, column, 0]], colours[grid[row, column, 1]]
+        cell = image[row * CELL : (row + 1) * CELL, column * CELL : (column + 1) * CELL]
+        cell[:] = UNSEEN if symbol == "empty" else FLOOR
+        cell[shape_of(symbol)] = colour
+        cell[0] = cell[:, 0] = LINE
+    middle = width // 2 * CELL
+    image[-CELL:, middle : middle + CELL][shape_of("agent")] = COLOURS["white"]
+    return image
+
+
+@cache
+def shape_of(symbol: str) -> Bool[np.ndarray, "CELL CELL"]:
+    """Returns the pixels of a cell that a symbol fills with its colour."""
+    places = (np.arange(CELL) + 0.5) / CELL * 2 - 1
+    x, y = np.meshgrid(places, places)  # to the right and downwards, from -1 to 1
+    radius = np.maximum(abs(x), abs(y))
+    door = (radius > 0.7) & (radius < 0.9)
+    shapes = {
+        "wall": radius < 1,
+        "goal": radius < 0.9,
+        "ball": x**2 + y**2 < 0.5,
+        "square": radius < 0.6,
+        "pyramid": (abs(x) < (y + 0.8) / 2) & (y < 0.8),
+        "agent": (abs(x) < (y + 0.7) / 2) & (y < 0.7),
+        "key": ((x**2 + (y + 0.4) ** 2 < 0.15) | (abs(x) < 0.15) & (y > -0.2) & (y < 0.8))
+        | ((y > 0.4) & (y < 0.65) & (x > 0) & (x < 0.5)),
+        "door_locked": door | (radius < 0.3),
+        "door_closed": door | (abs(x - 0.35) < 0.15) & (abs(y) < 0.15),
+        "door_open": (radius < 0.9) & (x < -0.7),
+        "hex": (abs(x) + abs(y) / 2 < 0.7) & (abs(y) < 0.7),
+        "star": np.minimum(abs(x), abs(y)) + radius / 3 < 0.3,
+    }
+    return shapes.get(symbol, np.zeros((CELL, CELL), bool))
+
+
+def _render_bars(values: Float[np.ndarray, "N"]) -> Pixels:
+    """Paints numbers from -1 to 1 as bars that rise or hang from a line in the middle."""
+    height, width = BARS
+    image = np.full((height, width, 3), FLOOR, np.uint8)
+    middle = height // 2
+    edges = np.linspace(0, width, len(values) + 1).round().astype(int)
+    for value, left, right in zip(values, edges, edges[1:], strict=False):
+        tip = middle - round(float(np.clip(value, -1, 1)) * (middle - 2))
+        gap = (right - left) // 6
+        top, bottom = sorted((middle, tip))
+        image[top : bottom + 1, left + gap : right - gap] = PLANES[0 if value > 0 else 2]
+    image[middle] = LINE
+    return image
+
+
+def _enlarge(image: Pixels) -> Pixels:
+    """Scales by the greatest whole number that keeps it within a frame's height."""
+    height, width, _ = image.shape
+    factor = max(1, HEIGHT // height)
+    return _stretch(image, factor * height, factor * width)
+
+
+def _stretch(image: Pixels, height: int, width: int) -> Pixels:
+    """Resizes by nearest neighbour, so that no colour is invented."""
+    rows = np.arange(height) * image.shape[0] // height
+    columns = np.arange(width) * image.shape[1] // width
+    return image[rows[:, None], columns[None]]
+
+
+def save_film(frames: Iterable[Pixels], path: Path, fps: int) -> Path:
+    """Writes a film in its suffix's format, to a temporary file that is then renamed."""
+    writers = dict(zip(SUFFIXES, (_save_mp4, _save_gif), strict=True))
+    if path.suffix not in writers:
+        raise ValueError(f"{path} ends with {path.suffix!r}; allowed: {SUFFIXES}")
+    partial = path.with_name(path.name + ".part")
+    try:
+        writers[path.suffix](iter(frames), partial, fps)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def _save_mp4(frames: Iterator[Pixels], path: Path, fps: int) -> None:
+    import av
+
+    first = next(frames)
+    # Wheels of PyAV have x264; a build without it has at least MPEG-4.
+    codec = "libx264" if "libx264" in av.codecs_available else "mpeg4"
+    with av.open(path, "w", format="mp4", options={"movflags": "faststart"}) as file:
+        stream = file.add_stream(codec, rate=fps)
+        stream.height, stream.width = first.shape[:2]
+        stream.pix_fmt = "yuv420p"  # what every player understands
+        if codec == "libx264":
+            stream.options = {"crf": "18", "preset": "veryfast"}
+        for frame in itertools.chain([first], frames):
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        file.mux(stream.encode(None))
+
+
+def _save_gif(frames: Iterator[Pixels], path: Path, fps: int) -> None:
+    # The quickest method paints white grey; few colours need no dithering.
+    method, dither = Image.Quantize.MEDIANCUT, Image.Dither.NONE
+    images = (Image.fromarray(one).quantize(method=method, dither=dither) for one in frames)
+    # GIF counts hundredths of a second.
+    timing = {"duration": 10 * round(100 / min(fps, FASTEST_GIF)), "loop": 0}
+    with path.open("wb") as file:
+        next(images).save(file, format="GIF", save_all=True, append_images=images, **timing)
