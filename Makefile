@@ -14,9 +14,12 @@ study: $(READY)
 	@echo "==> The paper's study in small: every figure, in minutes"
 	$(BIN)/sidequest study quick
 
-test: lint
-	@echo "==> Tests (the slow ones are left out: make slow)"
-	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
+test: $(READY)
+	@echo "==> Tests (the slow ones are left out: make slow), and lint beside them"
+	@$(MAKE) --no-print-directory lint & lint=$$!; \
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile; tests=$$?; \
+	wait $$lint || { echo "==> Style or types are wrong: make lint says where"; exit 1; }; \
+	exit $$tests
 
 lint: $(READY)
 	@echo "==> Style and types"

@@ -1,12 +1,35 @@
-"""What all tests share: where they run, and how Hypothesis looks for examples."""
+"""What all tests share: compiled programs, checked shapes, and Hypothesis's examples."""
 
+import gc
 import os
+import resource
+from pathlib import Path
 
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Programs that any test has compiled are kept for all tests, for the processes that tests
+# start, and for the next time: where the command keeps its own, in a folder of the tests.
+os.environ["XDG_CACHE_HOME"] = str(Path(__file__).parents[1] / ".pytest_cache" / "kept")
+os.environ |= {
+    "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu"),
+    "JAX_COMPILATION_CACHE_DIR": os.environ["XDG_CACHE_HOME"] + "/sidequest/jax",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    # Most programs of the tests run for a moment: compiling them so takes half as long.
+    # What they compute is the same up to rounding.
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+}
 
 import jax
+import jaxtyping
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Shapes and types are checked while tests run, where arrays are: nowhere else do
+# annotations say more than pyright has seen.
+jaxtyping.install_import_hook(
+    [f"sidequest.{package}" for package in ("switching", "agent", "replay", "environments")]
+    + ["sidequest.runs"],
+    "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))",
+)
 
 # The same examples in every run, so that a failure on one machine is one on all. What
 # compiles is slow once and quick afterwards, which is no fault of an example.
@@ -20,15 +43,41 @@ settings.register_profile(
 settings.load_profile("sidequest")
 
 
-# Most programs of the tests run for a moment: compiling them so takes half as long. What
-# they compute is the same up to rounding.
-QUICK = "jax_disable_most_optimizations"
-jax.config.update(QUICK, True)
+@pytest.fixture(scope="module", autouse=True)
+def forget_programs():
+    """Frees what a file's tests have compiled: of all of them, it is gigabytes."""
+    yield
+    jax.clear_caches()
+    gc.collect()
 
 
 @pytest.fixture(scope="module")
-def optimised():
+def optimised(forget_programs):
     """For programs that run for long, or whose last digit counts."""
-    jax.config.update(QUICK, False)
+    jax.config.update("jax_disable_most_optimizations", False)
     yield
-    jax.config.update(QUICK, True)
+    jax.config.update("jax_disable_most_optimizations", True)
+
+
+def _peak_memory() -> float:
+    """Returns the most memory that this process has held, in GB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+_peaks: dict[str, float] = {}
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):  # this is one of xdist's workers
+        session.config.workeroutput["peak"] = _peak_memory()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    _peaks[node.gateway.id] = getattr(node, "workeroutput", {}).get("peak", 0.0)
+
+
+def pytest_terminal_summary(terminalreporter):
+    peaks = _peaks or {"this process": _peak_memory()}
+    told = ", ".join(f"{name} {peak:.1f} GB" for name, peak in sorted(peaks.items()))
+    terminalreporter.write_line(f"peak memory: {told}")

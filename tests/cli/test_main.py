@@ -143,7 +143,7 @@ def test_control_c_while_it_starts(tmp_path):
     )
     time.sleep(0.8)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate()
     # A slow machine has not come to listen yet, and a quick one is compiling already.
     assert process.returncode in (130, -signal.SIGINT, 75)
     assert process.returncode != 130 or said.strip() == "interrupted"

@@ -1,7 +1,5 @@
 """Games by name."""
 
-import time
-
 import jax
 import jax.numpy as jnp
 import pytest
@@ -69,10 +67,8 @@ def test_atari_is_a_game_to_start_groups_of():
     ],
 )
 def test_a_wrong_name_gets_the_nearest(wrong, right):
-    start = time.perf_counter()
     with pytest.raises(UnknownGame, match=right):
         registry.make(wrong)
-    assert time.perf_counter() - start < 0.3
 
 
 def test_a_name_like_no_other_gets_no_suggestion():

@@ -38,7 +38,7 @@ away = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
 os.dup2(away[0], 3); os.dup2(away[1], 4)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-PATIENCE = 30.0  # seconds for one answer
+PATIENCE = 300.0  # seconds for one answer
 
 
 def find_browser() -> str | None:

@@ -11,21 +11,18 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def start(*arguments: str, store: Path) -> subprocess.Popen:
+def start(*arguments: str, cache: Path | None = None) -> subprocess.Popen:
     """Starts the command."""
-    command = [sys.executable, "-m", "tests.reliability.child", *arguments]
-    return launch(command, store)
+    return launch([sys.executable, "-m", "tests.reliability.child", *arguments], cache)
 
 
-def launch(command: list[str], store: Path, stderr=subprocess.PIPE) -> subprocess.Popen:
-    """Starts a process that finds what was compiled by tests and other processes."""
-    environment = os.environ | {
-        "XDG_CACHE_HOME": str(store),
-        "JAX_PLATFORMS": "cpu",
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    }
+def launch(
+    command: list[str], cache: Path | None = None, stderr=subprocess.PIPE
+) -> subprocess.Popen:
+    """Starts a process with the tests' cache of compiled programs, or with another."""
+    environment = dict(os.environ)
+    if cache is not None:
+        environment["XDG_CACHE_HOME"] = str(cache)
     return subprocess.Popen(
         command,
         cwd=ROOT,

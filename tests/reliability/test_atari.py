@@ -25,9 +25,9 @@ OPTIONS = [
 ]
 
 
-def play(folder, store, *more):
+def play(folder, *more):
     """The command from start to end, or to a signal that it got; what it said."""
-    process = child.start("train", *more, store=store)
+    process = child.start("train", *more)
     _, said = process.communicate()
     assert process.returncode == 0, said
     (run,) = folder.rglob("run.json")
@@ -35,10 +35,9 @@ def play(folder, store, *more):
     return run.parent
 
 
-def test_the_same_command_twice(program_store, tmp_path):
+def test_the_same_command_twice(tmp_path):
     folders = [
-        play(tmp_path / name, program_store, *OPTIONS, "--out", str(tmp_path / name))
-        for name in "ab"
+        play(tmp_path / name, *OPTIONS, "--out", str(tmp_path / name)) for name in "ab"
     ]
     first, second = map(results, folders)
     assert {"episodes.parquet", "learning.parquet", "parameters.npz"} <= set(first)
@@ -46,9 +45,9 @@ def test_the_same_command_twice(program_store, tmp_path):
 
 
 @pytest.mark.parametrize("replay", ["yes", "no"])
-def test_stopped_by_a_signal_and_resumed(program_store, tmp_path, replay):
+def test_stopped_by_a_signal_and_resumed(tmp_path, replay):
     arguments = [*OPTIONS, "--out", str(tmp_path), "--checkpoint-replay", replay]
-    process = child.start("train", *arguments, store=program_store)
+    process = child.start("train", *arguments)
     said = child.stop(process, 0.2, signal.SIGTERM, since=f"saved at {12 * BLOCK:,} frames")
     assert process.returncode == 75, said
     (folder,) = (path.parent for path in tmp_path.rglob("run.json"))
@@ -57,7 +56,7 @@ def test_stopped_by_a_signal_and_resumed(program_store, tmp_path, replay):
     assert any(".replay" in leaf for leaf in manifest.leaves) == (replay == "yes")
     stopped, paid = manifest.frames, manifest.host["updates"]
     assert 12 * BLOCK <= stopped < BLOCKS * BLOCK
-    play(tmp_path, program_store, "--resume", str(folder), "--quiet")
+    play(tmp_path, "--resume", str(folder), "--quiet")
     learning = read_table(folder, "learning")
     assert learning["frames"].is_sorted() and learning["frames"].n_unique() == len(learning)
     # One update a block, while the next is played: none is made twice, none is owed.

@@ -8,9 +8,10 @@ import resource
 import numpy as np
 import pytest
 
+from sidequest import records
 from sidequest.errors import CannotWrite
 from sidequest.records import Recorder, read_table
-from sidequest.runs import checkpoint, records
+from sidequest.runs import checkpoint
 from sidequest.runs.checkpoint import Snapshot, listed
 from sidequest.runs.process import lock_folders
 from sidequest.runs.saving import Saver

@@ -107,12 +107,12 @@ def test_a_run_cut_off_in_its_last_moment_finishes(uninterrupted, tmp_path, monk
     assert results(one.folder) == uninterrupted[0]
 
 
-def stop_and_resume(folder, store, stops):
+def stop_and_resume(folder, stops):
     """Sends signals some seconds after the command began to play, then lets it finish."""
     arguments = ["train", *OPTIONS, "--out", str(folder)]
     codes = []
     for moment, number in stops:
-        process = child.start(*arguments, store=store)
+        process = child.start(*arguments)
         child.stop(process, moment, number)
         codes.append(process.returncode)
         left = child.unfinished(folder)
@@ -120,35 +120,33 @@ def stop_and_resume(folder, store, stops):
             break
         arguments = ["train", "--resume", *left, "--quiet"]
     while left := child.unfinished(folder):
-        process = child.start("train", "--resume", *left, "--quiet", store=store)
+        process = child.start("train", "--resume", *left, "--quiet")
         _, said = process.communicate()
         assert process.returncode == 0, said
     return codes, [results(path.parent) for path in sorted(folder.rglob("run.json"))]
 
 
-def test_cases_05_and_07_killed_and_then_terminated(
-    uninterrupted_process, program_store, tmp_path
-):
+def test_cases_05_and_07_killed_and_then_terminated(uninterrupted_process, tmp_path):
     moment = random.Random(5).uniform(0.0, 0.3)
     stops = [(moment, signal.SIGKILL), (0.1, signal.SIGTERM)]
-    codes, found = stop_and_resume(tmp_path, program_store, stops)
+    codes, found = stop_and_resume(tmp_path, stops)
     assert codes == [-signal.SIGKILL, 75]
     assert found == uninterrupted_process
 
 
 @pytest.mark.slow
-def test_case_05_killed_twenty_times(uninterrupted_process, program_store, tmp_path):
+def test_case_05_killed_twenty_times(uninterrupted_process, tmp_path):
     dice = random.Random(20)
     stops = [(dice.uniform(0.0, 0.3), signal.SIGKILL) for _ in range(20)]
-    codes, found = stop_and_resume(tmp_path, program_store, stops)
+    codes, found = stop_and_resume(tmp_path, stops)
     assert codes.count(-signal.SIGKILL) >= 3
     assert found == uninterrupted_process
 
 
 @pytest.mark.slow
-def test_case_08_terminated_while_compiling(program_store, tmp_path):
+def test_case_08_terminated_while_compiling(tmp_path):
     arguments = ["train", *OPTIONS, "--out", str(tmp_path)]
-    process = child.start(*arguments, store=tmp_path / "empty")
+    process = child.start(*arguments, cache=tmp_path / "empty")
     said = child.stop(process, 0.5, signal.SIGTERM, since="compiling")
     assert process.returncode == 75, said
     assert "go on with: sidequest train --resume" in said
@@ -156,9 +154,9 @@ def test_case_08_terminated_while_compiling(program_store, tmp_path):
 
 
 @pytest.mark.slow
-def test_case_10_a_second_signal_leaves_at_once(program_store, tmp_path):
+def test_case_10_a_second_signal_leaves_at_once(tmp_path):
     arguments = ["train", *OPTIONS, "--out", str(tmp_path)]
-    process = child.start(*arguments, store=tmp_path / "empty")
+    process = child.start(*arguments, cache=tmp_path / "empty")
     said = child.stop(process, 0.5, signal.SIGINT, signal.SIGINT, since="compiling")
     assert process.returncode == 128 + signal.SIGINT
     assert "exited at once" in said

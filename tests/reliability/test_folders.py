@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -119,11 +118,9 @@ REFUSED = [
 
 @pytest.mark.parametrize("arguments, reason", REFUSED)
 def test_case_36_bad_input(arguments, reason, tmp_path, capsys):
-    begin = time.monotonic()
     assert call("train", *arguments, "--out", str(tmp_path / "out")) == 2
     assert reason in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-    assert time.monotonic() - begin < 3
 
 
 def test_case_36_an_unknown_option(capsys):

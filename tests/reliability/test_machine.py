@@ -87,10 +87,10 @@ def test_other_errors_are_not_taken_for_it(tmp_path):
 
 
 @pytest.mark.slow
-def test_case_44_whoever_listens_may_leave(uninterrupted_process, program_store, tmp_path):
+def test_case_44_whoever_listens_may_leave(uninterrupted_process, tmp_path):
     """`sidequest train … 2>&1 | head -1`."""
     command = [*COMMAND, "--out", str(tmp_path)]
-    process = child.launch(command, program_store, stderr=subprocess.STDOUT)
+    process = child.launch(command, stderr=subprocess.STDOUT)
     assert process.stdout is not None and process.stdout.readline()
     process.stdout.close()
     assert process.wait() == 0
@@ -99,10 +99,10 @@ def test_case_44_whoever_listens_may_leave(uninterrupted_process, program_store,
 
 
 @pytest.mark.slow
-def test_case_44_nobody_listens_at_all(uninterrupted_process, program_store, tmp_path):
+def test_case_44_nobody_listens_at_all(uninterrupted_process, tmp_path):
     """`sidequest train … >&- 2>&-`: no file of the run gets the number of a stream."""
     closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *COMMAND, "--out", str(tmp_path)]
-    process = child.launch(closed, program_store)
+    process = child.launch(closed)
     process.communicate()
     assert process.returncode == 0
     found = [results(path.parent) for path in sorted(tmp_path.rglob("run.json"))]
@@ -126,21 +126,19 @@ runpy.run_module("tests.reliability.child", run_name="__main__")
 
 
 @pytest.mark.slow
-def test_case_06_killed_while_a_checkpoint_is_written(
-    uninterrupted_process, program_store, tmp_path
-):
+def test_case_06_killed_while_a_checkpoint_is_written(uninterrupted_process, tmp_path):
     """Its arrays are there, its manifest is not: the one before it is used."""
     arguments = ["child", "train", *OPTIONS, "--out", str(tmp_path)]
     frames = 8 * CHUNK
     code = STUCK.format(frames=frames, arguments=arguments)
-    process = child.launch([sys.executable, "-c", code], program_store)
+    process = child.launch([sys.executable, "-c", code])
     said = child.stop(process, 0.5, signal.SIGKILL, since="writing")
     assert process.returncode == -signal.SIGKILL, said
     (first,) = child.unfinished(tmp_path)
     torn = [path.name for path in (tmp_path / first / FOLDER).glob(".part-*/*")]
     assert torn and "manifest.json" not in torn
     assert [int(path.name) for path in listed(tmp_path / first)] == [4 * CHUNK]
-    process = child.start("train", "--resume", first, "--quiet", store=program_store)
+    process = child.start("train", "--resume", first, "--quiet")
     _, said = process.communicate()
     assert process.returncode == 0, said
     assert f"going on at {4 * CHUNK:,} frames" in said

@@ -327,5 +327,4 @@ def run_on_four_devices(program, *arguments):
         [sys.executable, "-c", program, *arguments],
         env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
         check=True,
-        timeout=280,
     )

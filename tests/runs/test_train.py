@@ -9,9 +9,10 @@ import numpy as np
 import polars
 import pytest
 
+from sidequest import records
 from sidequest.config import change, from_dict
 from sidequest.records import read_run, read_table
-from sidequest.runs import checkpoint, records
+from sidequest.runs import checkpoint
 from sidequest.runs.assembly import make_network
 from sidequest.runs.evaluation import make_evaluator
 from sidequest.runs.keys import EVALUATION

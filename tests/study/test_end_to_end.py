@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 
-import jax
 import polars
 import polars.testing
 import pytest
@@ -26,17 +25,6 @@ from tests.study.fakes import Memory
 
 STUDY = narrow(find("paper/fig5/tiny"), games=["probe:memory_10"])  # two runs, one program
 MACHINE = Machine("cpu", 1)
-CACHE = "jax_compilation_cache_dir"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache_home(tmp_path_factory):
-    """Compiles each program once, for all tests here and the commands they start."""
-    home = tmp_path_factory.mktemp("cache")
-    before = getattr(jax.config, CACHE)
-    jax.config.update(CACHE, str(home / "sidequest" / "jax"))
-    yield home
-    jax.config.update(CACHE, before)
 
 
 def run(folder, board=None, study=STUDY):
@@ -58,7 +46,7 @@ class Interrupting(Memory):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory, cache_home):
+def whole(tmp_path_factory):
     """The study as nothing disturbed it."""
     folder = tmp_path_factory.mktemp("whole")
     tally, _ = run(folder)
@@ -126,7 +114,7 @@ def test_two_runners_over_one_folder(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_runner_killed_in_the_middle(whole, tmp_path, cache_home):
+def test_a_runner_killed_in_the_middle(whole, tmp_path):
     """Fault 32: kill -9 with one run done; the next start makes the other."""
     done, other = jobs_of(STUDY)
     folder = tmp_path
@@ -135,8 +123,6 @@ def test_a_runner_killed_in_the_middle(whole, tmp_path, cache_home):
     command = ["-m", "sidequest", "study", STUDY.name, "--games", *STUDY.games]
     runner = subprocess.Popen(
         [sys.executable, *command, "--out", str(folder), "--quiet"],
-        env=os.environ
-        | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XDG_CACHE_HOME": str(cache_home)},
         stderr=subprocess.DEVNULL,
     )
     try:
