@@ -75,7 +75,7 @@ def test_case_22_disk_full_at_a_row(tmp_path):
     sizes = recorder.sizes()
     with largest_file(8_000):
         with pytest.raises(
-            CannotWrite, match=r"episodes.jsonl.*go on with: sideq"
+            CannotWrite, match=r"episodes.jsonl.*resume with: sideq"
         ) as fault:
             for _ in range(10):
                 recorder.write("episodes", [row])

@@ -141,7 +141,7 @@ def test_a_run_that_is_there_is_not_begun_again(tmp_path, capsys):
     folder = enrol(tmp_path / "XU-step-level-0_1/probe-constant/seed-0", seed=0)
     assert call("train", *options) == 2
     said = capsys.readouterr().err
-    assert f"sidequest train --resume {folder} goes on" in said and "--fresh" in said
+    assert f"sidequest train --resume {folder}" in said and "--fresh" in said
     write_json(folder / RUN_FILE, {"finished": "today"})
     assert call("train", *options) == 2
     assert call("train", "--resume", str(folder)) == 2
