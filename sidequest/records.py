@@ -28,7 +28,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -172,8 +172,13 @@ def refuse_existing(folder: Path) -> None:
         raise RunExists(f"{folder} holds a run already; {hint}")
 
 
-def read_table(folder: Path | str, table: str) -> "polars.DataFrame":
+def read_table(
+    folder: Path | str, table: str, columns: Collection[str] | None = None
+) -> "polars.DataFrame":
     """Reads a table of a run, finished or not; an unfinished last line is left out.
+
+    Args:
+        columns: The columns to read of those that the table has; by default all.
 
     Raises:
         CorruptFile: If its file cannot be read.
@@ -183,9 +188,13 @@ def read_table(folder: Path | str, table: str) -> "polars.DataFrame":
     finished, growing = (Path(folder) / f"{table}.{kind}" for kind in ("parquet", "jsonl"))
     path = finished if finished.exists() else growing
     with _corrupt(path, "move the folder of this run away, and run it again"):
-        if finished.exists():
-            return polars.read_parquet(finished)
-        return _read_lines(growing) if growing.exists() else polars.DataFrame()
+        if not finished.exists():
+            return _read_lines(growing) if growing.exists() else polars.DataFrame()
+        if columns is not None:
+            columns = [
+                one for one in polars.read_parquet_schema(finished) if one in columns
+            ]
+        return polars.read_parquet(finished, columns=columns)
 
 
 def _read_lines(path: Path) -> "polars.DataFrame":

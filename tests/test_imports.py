@@ -32,7 +32,14 @@ SEES = {
         *("types", "errors", "config", "records", "switching", "environments", "runs"),
     },
     "figures": {
-        *("types", "errors", "records", "switching.variants", "environments.scores"),
+        *(
+            "types",
+            "errors",
+            "config",
+            "records",
+            "switching.variants",
+            "environments.scores",
+        ),
     },
 }
 SEES["cli"] = set(SEES)  # all of it

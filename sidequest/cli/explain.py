@@ -208,7 +208,7 @@ def strip_lines(trace: Trace, width: int) -> Iterator[Text]:
 
 def _draw(variant: Variant, trace: Trace, path: Path) -> None:
     from sidequest.figures.example import draw_example
-    from sidequest.figures.look import save
+    from sidequest.figures.style import save
 
     try:
         save(draw_example(trace, str(variant)), path)

@@ -43,7 +43,7 @@ def figures(
     """
     if what == ILLUSTRATIONS:
         refuse_unused({"only": only}, "it names figures of runs")
-    from sidequest.figures.look import SUFFIXES, save
+    from sidequest.figures.style import SUFFIXES, save
 
     drawn = illustrations() if what == ILLUSTRATIONS else study_figures(Path(what), only)
     if out is None:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sidequest.figures import look
+from sidequest.figures import style as look
 from sidequest.figures.claims.cells import final_score
 from sidequest.figures.claims.verdicts import listed
 from sidequest.figures.curves import GRANULARITY_STYLES, read_curves, style_keys
@@ -27,11 +27,12 @@ from sidequest.figures.granularity import (
 )
 from sidequest.figures.notes import count, some
 from sidequest.figures.reading import Records, Run, games_of, on_game
-from sidequest.figures.scales import Scale, choose_scale
 from sidequest.figures.statistics import (
     Batch,
+    Scale,
     band,
     capped_mean_over_games,
+    choose_scale,
     mean_over_games,
     median_over_games,
 )

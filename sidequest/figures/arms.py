@@ -10,8 +10,9 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sidequest.figures import look
+from sidequest.figures import style as look
 from sidequest.figures.notes import count, gap_notes, some
+from sidequest.figures.pairs import known, start_pairs
 from sidequest.figures.reading import (
     Records,
     Run,
@@ -21,7 +22,6 @@ from sidequest.figures.reading import (
     table,
     variants_of,
 )
-from sidequest.figures.selection import known, start_pairs
 
 MOST_ROWS = 8
 COLUMNS = 4

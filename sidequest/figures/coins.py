@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
-from sidequest.figures import look
+from sidequest.figures import style as look
 from sidequest.figures.curves import draw_panel, some_styles, style_keys
 from sidequest.figures.notes import gap_notes, some
+from sidequest.figures.pairs import Pair, count_and_coin
 from sidequest.figures.reading import (
     Records,
     Run,
@@ -22,7 +23,6 @@ from sidequest.figures.reading import (
     runs_of,
     variants_of,
 )
-from sidequest.figures.selection import Pair, count_and_coin
 
 MOST_POINTS = 1_000  # of a panel; drawn at random
 MOST_ROWS = 8

@@ -16,6 +16,12 @@ from sidequest.figures.curves import (
 )
 from sidequest.figures.granularity import evaluated_runs
 from sidequest.figures.notes import absent_note, gap_notes
+from sidequest.figures.pairs import (
+    modes_in,
+    setting_of,
+    shared_settings,
+    trigger_groups,
+)
 from sidequest.figures.reading import (
     Records,
     Run,
@@ -24,12 +30,6 @@ from sidequest.figures.reading import (
     runs_of,
     uses_watkins,
     variants_of,
-)
-from sidequest.figures.selection import (
-    modes_in,
-    setting_of,
-    shared_settings,
-    trigger_groups,
 )
 
 TRIGGERS = {

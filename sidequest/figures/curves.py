@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from sidequest.figures import look
+from sidequest.figures import style as look
 from sidequest.figures.reading import Run, column
 
 COLUMNS = 4

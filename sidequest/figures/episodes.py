@@ -10,11 +10,18 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from sidequest.figures import look
+from sidequest.figures import style as look
 from sidequest.figures.claims.measures import exploit_periods
 from sidequest.figures.curves import draw_panel, some_styles, style_keys
 from sidequest.figures.illustrations import Row, draw_granularities
 from sidequest.figures.notes import gap_notes, some
+from sidequest.figures.pairs import (
+    Pair,
+    blind_and_informed,
+    known,
+    modes_in,
+    representatives,
+)
 from sidequest.figures.reading import (
     Records,
     Run,
@@ -24,13 +31,6 @@ from sidequest.figures.reading import (
     runs_of,
     table,
     variants_of,
-)
-from sidequest.figures.selection import (
-    Pair,
-    blind_and_informed,
-    known,
-    modes_in,
-    representatives,
 )
 from sidequest.figures.strips import EXPLOIT_HEIGHT, EXPLORE_HEIGHT, last_steps
 from sidequest.types import Trace

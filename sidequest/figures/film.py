@@ -26,7 +26,7 @@ from jaxtyping import Bool, Float, Integer, Num, UInt8
 from PIL import Image, ImageDraw, ImageFont
 from PIL.ImageColor import getrgb
 
-from sidequest.figures.look import BLUE, GOLD, GREY, INK, MAGENTA
+from sidequest.figures.style import BLUE, GOLD, GREY, INK, MAGENTA
 from sidequest.types import Trace
 
 Pixels: TypeAlias = UInt8[np.ndarray, "_ _ 3"]

@@ -13,6 +13,12 @@ from sidequest.figures.curves import (
     draw_panels,
 )
 from sidequest.figures.notes import absent_note, count, gap_notes
+from sidequest.figures.pairs import (
+    GRANULARITIES,
+    modes_in,
+    representatives,
+    setting_of,
+)
 from sidequest.figures.reading import (
     Records,
     Run,
@@ -20,12 +26,6 @@ from sidequest.figures.reading import (
     on_game,
     plain_runs,
     variants_of,
-)
-from sidequest.figures.selection import (
-    GRANULARITIES,
-    modes_in,
-    representatives,
-    setting_of,
 )
 
 NEEDS = (

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sidequest.figures import look
+from sidequest.figures import style as look
 from sidequest.figures.strips import characteristics, draw_strip
 from sidequest.types import Trace
 

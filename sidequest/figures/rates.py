@@ -12,8 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from sidequest.figures import look
+from sidequest.figures import style as look
 from sidequest.figures.notes import count, gap_notes
+from sidequest.figures.pairs import known
 from sidequest.figures.reading import (
     Records,
     Run,
@@ -21,7 +22,6 @@ from sidequest.figures.reading import (
     games_of,
     plain_runs,
 )
-from sidequest.figures.selection import known
 
 TOLERANCE = 0.1
 HIGHEST = 2.0  # of the axis

@@ -10,10 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from sidequest.figures import look
+from sidequest.figures import style as look
 from sidequest.figures.claims.cells import final_score
 from sidequest.figures.claims.measures import early_and_late
 from sidequest.figures.notes import count, gap_notes, some
+from sidequest.figures.pairs import known, modes_in, setting_of
 from sidequest.figures.reading import (
     Records,
     Run,
@@ -22,7 +23,6 @@ from sidequest.figures.reading import (
     plain_runs,
     variants_of,
 )
-from sidequest.figures.selection import known, modes_in, setting_of
 
 MAIN_GAMES = COLUMNS = 4
 MAIN_VARIANTS = 8

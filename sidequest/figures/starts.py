@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from sidequest.figures import look
+from sidequest.figures import style as look
 from sidequest.figures.claims.cells import final_score
 from sidequest.figures.notes import count, gap_notes, some
+from sidequest.figures.pairs import Pair, start_pairs
 from sidequest.figures.reading import (
     Records,
     Run,
@@ -20,7 +21,6 @@ from sidequest.figures.reading import (
     runs_of,
     variants_of,
 )
-from sidequest.figures.selection import Pair, start_pairs
 
 MOST_PANELS = 6
 NEEDS = (

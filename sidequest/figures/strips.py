@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
-from sidequest.figures.look import BLUE, INK, MAGENTA
+from sidequest.figures.style import BLUE, INK, MAGENTA
 from sidequest.types import Trace
 
 EXPLOIT_HEIGHT = 0.5  # of a row; the lower bar is the cue for those who see no hue

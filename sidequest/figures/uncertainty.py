@@ -9,11 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from sidequest.figures import look
+from sidequest.figures import style as look
 from sidequest.figures.aggregate import final_strata, scale_for
 from sidequest.figures.claims.cells import final_score
 from sidequest.figures.granularity import evaluated_runs
 from sidequest.figures.notes import count, gap_notes, some
+from sidequest.figures.pairs import MODES, known, modes_in, representatives
 from sidequest.figures.reading import (
     Records,
     Run,
@@ -21,10 +22,9 @@ from sidequest.figures.reading import (
     runs_of,
     variants_of,
 )
-from sidequest.figures.scales import Scale
-from sidequest.figures.selection import MODES, known, modes_in, representatives
 from sidequest.figures.statistics import (
     Interval,
+    Scale,
     Strata,
     bootstrap,
     improvement,

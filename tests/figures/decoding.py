@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 from PIL.ImageColor import getrgb
 
-from sidequest.figures import film, look
+from sidequest.figures import film
+from sidequest.figures import style as look
 
 
 def decode(path: Path) -> np.ndarray:

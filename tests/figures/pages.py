@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from sidequest.figures.gallery import Entry
-from sidequest.figures.look import new_figure
 from sidequest.figures.report import page as report
+from sidequest.figures.style import new_figure
 from sidequest.records import write_json
 from tests.figures.fakes import Fake, make_records
 

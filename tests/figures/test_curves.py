@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sidequest.figures import look
+from sidequest.figures import style as look
 from sidequest.figures.curves import Style, draw_panel, read_curve, read_curves
 from sidequest.figures.reading import read_records
 from sidequest.records import Recorder

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.colors import to_rgba
 
-from sidequest.figures import look
+from sidequest.figures import style as look
 from sidequest.figures.episodes import (
     all_episodes_show,
     blind_and_informed_show,

@@ -7,7 +7,8 @@ import pytest
 from PIL import Image
 from PIL.ImageColor import getrgb
 
-from sidequest.figures import film, look
+from sidequest.figures import film
+from sidequest.figures import style as look
 from sidequest.figures.film import (
     BARS,
     CELL,

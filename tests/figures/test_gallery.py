@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from sidequest.cli import main
-from sidequest.figures import look
+from sidequest.figures import style as look
 from sidequest.figures.gallery import GALLERY
 from sidequest.figures.reading import Records, read_records
 from sidequest.records import write_json

@@ -7,7 +7,8 @@ import pytest
 
 from sidequest.cli import main
 from sidequest.cli.figures import play
-from sidequest.figures import look, scenes
+from sidequest.figures import scenes
+from sidequest.figures import style as look
 from sidequest.figures.illustrations import (
     Point,
     draw_characteristics,

@@ -5,7 +5,7 @@ import pytest
 
 from sidequest.environments.registry import check
 from sidequest.environments.scores import human_normalised
-from sidequest.figures.scales import KNOWN, choose_scale
+from sidequest.figures.statistics import KNOWN, choose_scale
 
 SCORES = np.array([2.0, 6.0])
 

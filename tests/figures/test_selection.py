@@ -1,6 +1,6 @@
 """Which variants are compared with which."""
 
-from sidequest.figures.selection import (
+from sidequest.figures.pairs import (
     Pair,
     blind_and_informed,
     count_and_coin,

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.colors import to_rgba
 
-from sidequest.figures import look
+from sidequest.figures import style as look
 from sidequest.figures.starts import draw_starts, starts_show
 from tests.figures.made_up import GAMES, Cell
 from tests.figures.seen import legend_of, notes_of, panels_of

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.colors import to_rgba
 
 import sidequest
-from sidequest.figures import look
+from sidequest.figures import style as look
 from sidequest.figures.strips import (
     Period,
     characteristics,

@@ -23,7 +23,6 @@ from sidequest.figures.claims.verdicts import (
     Verdict,
 )
 from sidequest.figures.gallery import GALLERY, Entry
-from sidequest.figures.look import SUFFIXES, save
 from sidequest.figures.reading import Records, read_records
 from sidequest.figures.report.episodes import read_episodes
 from sidequest.figures.report.markup import Html, embed_json, join, paragraphs, table, tag
@@ -34,6 +33,7 @@ from sidequest.figures.report.tables import (
     lead,
     score_table,
 )
+from sidequest.figures.style import SUFFIXES, save
 from sidequest.records import now
 
 REPORT = "report.html"

@@ -1,4 +1,4 @@
-"""The shared look: the paper's colours, and how a figure is made and saved.
+"""The shared style: the paper's colours, and how a figure is made and saved.
 
 Blue exploits, magenta explores. The two differ in lightness too, and explore is always
 the taller bar, so that no reader depends on the hue.
@@ -7,6 +7,7 @@ the taller bar, so that no reader depends on the hue.
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.artist import Artist
@@ -43,9 +44,21 @@ LINES = (
 )
 SUFFIXES = (".png", ".svg")
 
+_STYLE: Any = {
+    **dict.fromkeys(("axes.labelsize", "legend.fontsize"), SMALL),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), SMALL),
+    "axes.titlesize": MEDIUM,
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
+    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6),
+    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 2.5),
+    "svg.hashsalt": "sidequest",
+}
+styled = matplotlib.rc_context(_STYLE)
+"""Decorates a function that draws: small letters, thin axes, no frame on top and right."""
+
 
 def new_figure(width: float, height: float, dpi: int = 200) -> Figure:
-    """An empty figure, in inches; it belongs to no window and no global state."""
+    """Returns an empty figure, in inches; it belongs to no window and no global state."""
     return Figure(figsize=(width, height), dpi=dpi, facecolor="white")
 
 
@@ -57,7 +70,7 @@ def compose(
     notes: Sequence[str] = (),
     width: float = WIDTH,
 ) -> Figure:
-    """A figure with room for panels of a height; title above, legend and notes below.
+    """Returns a figure with room for panels; title above, legend and notes below.
 
     Notes are small and grey: what is missing, and how to read what is there.
     """
@@ -100,12 +113,12 @@ def compose(
 
 
 def plain(text: str) -> str:
-    """Text as it stands: a dollar sign starts no formula."""
+    """Returns text that is shown as it is: a dollar sign starts no formula."""
     return text.replace("$", r"\$")
 
 
 def frame_unit(frames: float) -> tuple[float, str]:
-    """What to divide an axis of frames by, and what to call it."""
+    """Returns what to divide an axis of frames by, and the name of that unit."""
     return (1e6, "million frames") if frames >= 2e6 else (1e3, "thousand frames")
 
 
@@ -115,7 +128,7 @@ def save(figure: Figure, path: Path) -> Path:
         raise ValueError(f"{path} ends with {path.suffix!r}; allowed: .png, .svg")
     path.parent.mkdir(parents=True, exist_ok=True)
     metadata = {"Date": None} if path.suffix == ".svg" else None
-    with matplotlib.rc_context({"svg.hashsalt": "sidequest"}):
+    with matplotlib.rc_context(_STYLE):  # ticks are made as late as this
         figure.savefig(path, metadata=metadata)
     figure.set_layout_engine("none")  # the layout is found; a second format need not search
     return path
@@ -136,14 +149,14 @@ def tidy(axes: Axes, *, sides: tuple[str, ...] = ("left", "bottom")) -> None:
 
 
 def say_empty(axes: Axes) -> None:
-    """A panel that has a place in the grid, but no runs."""
+    """Marks a panel that has a place in the grid, but no runs."""
     axes.set(xticks=[], yticks=[])
     place = {"x": 0.5, "y": 0.5, "ha": "center", "transform": axes.transAxes}
     axes.text(s="no runs", size=SMALL, color=NOTE, **place)
 
 
 def mode_legend(on: Axes | Figure, *, switches: bool = False, **placement) -> Legend:
-    """Says which colour is which mode and, if asked, which mark is which switch."""
+    """Adds a legend of the colours of both modes and, if asked, the marks of switches."""
     keys: list[Patch | Line2D] = [
         Patch(color=BLUE, label="exploit (G)"),
         Patch(color=MAGENTA, label="explore (X)"),

@@ -7,7 +7,7 @@ favour whatever has most variants.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sidequest.figures.reading import read_variant
+from sidequest.figures.data import read_variant
 from sidequest.switching.variants import Amount, Variant
 
 MODES = ("XU", "XI", "XS", "Xγ")

@@ -1,0 +1,469 @@
+"""The records of a study as polars frames: read once, then only filtered and joined.
+
+A folder is a study's, with `study.json` that says what was planned, or any other folder
+with runs below it. Runs may be finished, still training or interrupted. A run with a file
+that cannot be read, such as a table that was torn when a disk failed, is left out and named
+in `Records.left_out`. Nothing here needs JAX.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+from matplotlib.figure import Figure
+
+from sidequest.config import recorded
+from sidequest.errors import CorruptFile, VariantError
+from sidequest.records import RUN_FILE, read_run, read_study, read_table
+from sidequest.switching.variants import Variant, parse
+
+WATKINS = "learning.watkins"
+_NUMBER, _TEXT = pl.Float64(), pl.String()
+_COLUMNS: dict[str, dict[str, Any]] = {
+    "learning": {},
+    "evaluations": {"return": _NUMBER},
+    "episodes": dict.fromkeys(
+        ("length", "p_X", "med_X", "rmed_X", "realised_rate", "target_rate"), _NUMBER
+    ),
+    "bandits": {"bandit": _TEXT, "arm": _NUMBER, "probability": _NUMBER},
+    "traces": {"length": pl.Int64(), "modes": _TEXT},
+}
+"""The columns that figures need of each table, besides `frames`."""
+_GROWING = ("learning", "evaluations", "episodes")
+"""Tables whose newest row says how far a run is."""
+
+
+class LeftOut(NamedTuple):
+    """A run that cannot be read."""
+
+    folder: Path
+    reason: str
+    """One sentence that names the file."""
+
+
+class Records(NamedTuple):
+    """All runs below a folder. In every table, `run` is the row of the run in `runs`."""
+
+    name: str
+    title: str
+    folder: Path
+    plan: dict[str, Any]
+    """What study.json says; empty if there is none."""
+    infos: tuple[dict[str, Any], ...]
+    """What run.json says, of each row of `runs`."""
+    missing: tuple[dict[str, Any], ...]
+    """Runs of the plan that have no folder yet."""
+    left_out: tuple[LeftOut, ...]
+    runs: pl.DataFrame
+    """One row per run, in the plan's order or else by path. Columns:
+
+        run, folder, variant, game, seed
+        mode, setting    the two parts of the variant's name; mode is null if this version
+                         cannot parse the name
+        frames           the budget
+        frames_done      frames of the newest row of any table
+        finished
+        settings         JSON: settings in which the run differs from the preset, if a study
+                         says so; else those in which it differs from runs of the same game
+        budget           the budget to two digits: populations round it to whole iterations
+        label            the variant, with settings in which runs of a game differ
+        watkins          whether traces are cut (Watkins' Q(λ))
+        usual            whether it has the usual settings of its variant and game, so that
+                         it may be pooled with others; a probe of a setting is not
+        evaluations, episodes, bandits, traces      number of rows in each table
+        score            mean return of the evaluation episodes of the last 10% of training;
+                         if none ended so late, of the newest evaluation; null without any
+        mean_p_X, std_p_X                           over all episodes
+        early_Y, late_Y  mean over episodes of the first and of the last 10% of training; Y
+                         is p_X, med_X, rmed_X or target_rate
+    """
+    evaluations: pl.DataFrame
+    """`run`, `frames`, `return`. Every table also has `early` and `late`: whether a row is
+    of the first or of the last 10% of the training that is done."""
+    episodes: pl.DataFrame
+    """`run`, `frames`, `length`, `p_X`, `med_X`, `rmed_X`, `realised_rate` and
+    `target_rate`."""
+    bandits: pl.DataFrame
+    """`run`, `frames`, `bandit`, `arm`, `probability`."""
+    traces: pl.DataFrame
+    """`run`, `frames`, `length`, `explored` (number of explore steps) and `row` (in the
+    run's table), of each recorded episode; `read_traces` reads what happened in it."""
+
+
+class Plot(NamedTuple):
+    """A figure with what there is to say about it, all from the same numbers."""
+
+    figure: Figure
+    caption: str
+    """What these runs show, and what is missing."""
+    table: pl.DataFrame
+    """The numbers that the figure shows."""
+
+
+class _Found(NamedTuple):
+    """A run as it was found on disk."""
+
+    folder: Path
+    info: dict[str, Any]
+    tables: dict[str, pl.DataFrame]
+    frames_done: int
+
+
+def read_records(folder: Path) -> Records:
+    """Reads all runs below a folder, in the study's order or else by their path.
+
+    Of two runs of the same kind and seed, such as one started twice into two folders,
+    the one that got further counts.
+
+    Raises:
+        CorruptFile: If study.json cannot be read.
+    """
+    plan = read_study(folder)
+    planned = {folder / item["folder"]: item for item in plan.get("runs", [])}
+    paths = {path.parent for path in folder.rglob(RUN_FILE)}
+    paths = {one for one in paths if ".old-" not in one.name}  # set aside by `--fresh`
+    found, left_out = [], []
+    for path in [one for one in planned if one in paths] + sorted(paths - planned.keys()):
+        try:
+            info = read_run(path)
+            if {"variant", "game", "seed"} <= info.keys():  # else not a run of ours
+                found.append(_read_run_tables(path, info))
+        except CorruptFile as fault:
+            left_out.append(LeftOut(path, str(fault)))
+    derived = _differing_settings(found)
+    furthest: dict[tuple, tuple[_Found, dict[str, Any]]] = {}
+    for one, own in zip(found, derived, strict=True):
+        if one.folder in planned:
+            own = planned[one.folder].get("settings", {})
+        kind = (*(one.info[key] for key in ("variant", "game", "seed")), _as_json(own))
+        if kind not in furthest or one.frames_done > furthest[kind][0].frames_done:
+            furthest[kind] = one, own
+    chosen = [one for one, _ in furthest.values()]
+    # Of a folder without tables, all are empty.
+    tables = _join_tables(chosen or [_read_run_tables(folder, {})])
+    runs = _describe_runs(furthest.values(), planned)
+    return Records(
+        name=plan.get("name", folder.resolve().name),
+        title=plan.get("title", folder.resolve().name),
+        folder=folder,
+        plan=plan,
+        infos=tuple(one.info for one in chosen),
+        missing=tuple(item for one, item in planned.items() if one not in paths),
+        left_out=tuple(left_out),
+        runs=measure_runs(runs, tables),
+        **tables,
+    )
+
+
+def _read_run_tables(folder: Path, info: dict[str, Any]) -> _Found:
+    tables = {}
+    for name, columns in _COLUMNS.items():
+        frame = read_table(folder, name, columns=["frames", *columns])
+        tables[name] = _with_types(frame, {"frames": pl.Int64(), **columns})
+    newest = [tables[name]["frames"].max() for name in _GROWING]
+    end = max(int(one or 0) for one in newest)
+    frames = pl.col("frames")
+    tables = {
+        name: frame.with_columns(early=frames <= end / 10, late=frames > end - end / 10)
+        for name, frame in tables.items()
+        if name != "learning"  # no figure shows it
+    }
+    # All modes of all episodes are too much to hold: `read_traces` reads those of some.
+    explored = pl.col("modes").str.count_matches("X", literal=True).cast(pl.Int64())
+    tables["traces"] = tables["traces"].select(
+        "frames", "length", "early", "late", explored=explored, row=pl.int_range(pl.len())
+    )
+    return _Found(folder, info, tables, end)
+
+
+def _with_types(frame: pl.DataFrame, types: Mapping[str, Any]) -> pl.DataFrame:
+    """Returns the columns with these types; one that is not there is null."""
+    if not len(frame):
+        return pl.DataFrame(schema=dict(types))
+    columns = {name: pl.col(name) if name in frame else pl.lit(None) for name in types}
+    return frame.select(
+        column.cast(types[name], strict=False).alias(name)
+        for name, column in columns.items()
+    )
+
+
+def _join_tables(found: Sequence[_Found]) -> dict[str, pl.DataFrame]:
+    """Puts the tables of all runs below each other, with the number of the run.
+
+    Empties the tables of the single runs, so that memory holds each number once.
+    """
+    tables = {}
+    for name in ("evaluations", "episodes", "bandits", "traces"):
+        parts = [one.tables.pop(name) for one in found]
+        parts = [
+            part.select(pl.lit(number, pl.Int64()).alias("run"), pl.all())
+            for number, part in enumerate(parts)
+        ]
+        tables[name] = pl.concat(parts, rechunk=True)
+    return tables
+
+
+def _describe_runs(
+    found: Iterable[tuple[_Found, dict[str, Any]]], planned: Mapping[Path, dict]
+) -> pl.DataFrame:
+    """One row per run, with what run.json and the plan say."""
+    found = list(found)
+    varying = _varying_settings([(one.info["game"], own) for one, own in found])
+    rows = []
+    for number, (one, own) in enumerate(found):
+        name, game = one.info["variant"], one.info["game"]
+        variant = read_variant(name)
+        frames = int(planned.get(one.folder, {}).get("frames", one.info.get("frames", 0)))
+        said = {key: own[key] for key in sorted(varying) if key in own}
+        text = ", ".join(
+            f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+            for key, value in said.items()
+        )
+        rows.append(
+            {
+                "run": number,
+                "folder": str(one.folder),
+                "variant": name,
+                "game": game,
+                "seed": one.info["seed"],
+                "mode": variant.mode if variant else None,
+                "setting": name.partition("-")[2],
+                "frames": frames,
+                "frames_done": one.frames_done,
+                "finished": bool(one.info.get("finished")),
+                "settings": _as_json(own),
+                "budget": f"{frames:.1e}",
+                "label": f"{name} [{text}]" if text else name,
+                "watkins": _uses_watkins(one.info, own, variant),
+            }
+        )
+    return mark_usual(pl.DataFrame(rows, schema=_RUN_SCHEMA))
+
+
+_RUN_SCHEMA: dict[str, Any] = {
+    **{"run": pl.Int64(), "folder": _TEXT, "variant": _TEXT, "game": _TEXT},
+    **{"seed": pl.Int64(), "mode": _TEXT, "setting": _TEXT},
+    **{"frames": pl.Int64(), "frames_done": pl.Int64(), "finished": pl.Boolean()},
+    **{"settings": _TEXT, "budget": _TEXT, "label": _TEXT, "watkins": pl.Boolean()},
+}
+
+
+def mark_usual(runs: pl.DataFrame) -> pl.DataFrame:
+    """Adds the column `usual`: runs of a variant on a game that may be pooled.
+
+    A probe, such as trace cutting on and off, runs a variant with other settings beside
+    the usual ones. The usual settings are the most frequent; of equally frequent ones
+    the shortest, which is the study's default.
+    """
+    cell = ["variant", "game"]
+    kinds = (
+        runs.group_by(*cell, "settings", maintain_order=True)
+        .len()
+        .sort("len", pl.col("settings").str.len_chars(), descending=[True, False])
+        .unique(cell, keep="first", maintain_order=True)
+        .select(*cell, usual="settings")
+    )
+    joined = runs.join(kinds, on=cell, how="left", maintain_order="left")
+    return joined.with_columns(usual=pl.col("usual") == pl.col("settings"))
+
+
+def measure_runs(runs: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """Adds to each run how many rows its tables have, its score, and how it explored."""
+    for name, frame in tables.items():
+        counts = frame.group_by("run").agg(pl.len().cast(pl.Int64()).alias(name))
+        runs = runs.join(counts, on="run", how="left", maintain_order="left")
+        runs = runs.with_columns(pl.col(name).fill_null(0))
+    # By frames, not by the number of evaluations: beside an emulator, episodes end when
+    # they end. Every episode of the last 10% counts once.
+    newest = pl.col("frames") == pl.col("frames").max().over("run")
+    counted = pl.when(pl.col("late").any().over("run")).then("late").otherwise(newest)
+    scores = (
+        tables["evaluations"]
+        .drop_nulls("return")
+        .filter(counted)
+        .group_by("run")
+        .agg(score=pl.col("return").mean())
+    )
+    means = [
+        pl.col(name).filter(pl.col(phase)).mean().alias(f"{phase}_{name}")
+        for name in ("p_X", "med_X", "rmed_X", "target_rate")
+        for phase in ("early", "late")
+    ]
+    explored = (
+        tables["episodes"]
+        .group_by("run")
+        .agg(*means, mean_p_X=pl.col("p_X").mean(), std_p_X=pl.col("p_X").std(ddof=0))
+    )
+    for frame in (scores, explored):
+        runs = runs.join(frame, on="run", how="left", maintain_order="left")
+    return runs
+
+
+def _uses_watkins(
+    info: Mapping[str, Any], settings: Mapping[str, Any], variant: Variant | None
+) -> bool:
+    """The setting decides; where it is left open, variants with intrinsic reward cut."""
+    config = (info.get("config") or {}).get("learning", {})
+    chosen = settings.get(WATKINS, config.get("watkins"))
+    return bool(variant and variant.mode == "XI") if chosen is None else bool(chosen)
+
+
+def _differing_settings(found: Sequence[_Found]) -> list[dict[str, Any]]:
+    """Returns, for each run, the settings in which runs of its game differ."""
+    flat = []
+    for one in found:
+        config = one.info.get("config") or {}
+        parts = {key: part for key, part in config.items() if isinstance(part, Mapping)}
+        flat.append(recorded(parts))
+    varying = {
+        game: _varying_settings(
+            [
+                (game, own)
+                for one, own in zip(found, flat, strict=True)
+                if one.info["game"] == game
+            ]
+        )
+        for game in {one.info["game"] for one in found}
+    }
+    return [
+        {key: value for key, value in own.items() if key in varying[one.info["game"]]}
+        for one, own in zip(found, flat, strict=True)
+    ]
+
+
+def _varying_settings(settings: Sequence[tuple[str, Mapping[str, Any]]]) -> set[str]:
+    """Returns the settings in which runs of one game differ, given (game, settings)."""
+    values: dict[tuple[str, str], set[str]] = {}
+    for key in {key for _, own in settings for key in own}:
+        for game, own in settings:
+            values.setdefault((game, key), set()).add(_as_json(own.get(key)))
+    return {key for (_, key), different in values.items() if len(different) > 1}
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+@cache
+def read_variant(name: str) -> Variant | None:
+    """Parses a variant's name; returns None for a name that this version cannot read."""
+    try:
+        return parse(name)
+    except VariantError:
+        return None
+
+
+def of_runs(table: pl.DataFrame, runs: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """Returns the rows of a table that belong to some runs, with columns of those runs."""
+    return table.join(runs.select("run", *columns), on="run", maintain_order="left")
+
+
+def distinct(frame: pl.DataFrame, column: str) -> list[Any]:
+    """Returns the different values of a column in the order in which they first appear."""
+    return frame[column].unique(maintain_order=True).to_list()
+
+
+def read_traces(records: Records, rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """Returns rows of `Records.traces` with more columns: `modes`, `signal` or `reward`.
+
+    Raises:
+        CorruptFile: If a file cannot be read.
+    """
+    folders = records.runs["folder"]
+    parts = [rows.clear()]
+    for own in rows.partition_by("run", maintain_order=True):
+        whole = read_table(folders[own["run"][0]], "traces", columns=columns)
+        parts.append(own.hstack(whole.select(columns)[own["row"]]))
+    return pl.concat(parts, how="diagonal_relaxed")
+
+
+def exploit_periods(traces: pl.DataFrame) -> pl.DataFrame:
+    """Returns the lengths of the exploit periods between two explore periods of an episode.
+
+    One row per period, with the columns `run` and `steps`; `traces` needs `modes`.
+    """
+    periods = pl.col("modes").str.strip_chars("G").str.extract_all("G+")
+    return (
+        traces.select("run", periods.alias("steps"))
+        .explode("steps")
+        .drop_nulls()
+        .with_columns(pl.col("steps").str.len_bytes().cast(pl.Int64()))
+    )
+
+
+# What captions and notes say
+
+
+def gap_notes(records: Records, runs: pl.DataFrame) -> list[str]:
+    """Returns sentences about what is missing in the runs that a figure shows."""
+    notes = []
+    going = [
+        f"{one['variant']} on {one['game']}, seed {one['seed']} ({share_done(one):.0%})"
+        for one in runs.filter(~pl.col("finished")).iter_rows(named=True)
+    ]
+    if going:
+        notes.append(
+            f"{count(len(going), 'run')} still training or interrupted, shown up to the "
+            f"latest evaluation: {some(going, 2)}."
+        )
+    variants, games = distinct(runs, "variant"), distinct(runs, "game")
+    waiting = [
+        f"{item['variant']} on {item['game']}, seed {item['seed']}"
+        for item in records.missing
+        if item["variant"] in variants
+    ]
+    if waiting:
+        verb = "has" if len(waiting) == 1 else "have"
+        notes.append(
+            f"{count(len(waiting), 'planned run')} {verb} not started: {some(waiting, 2)}."
+        )
+    cells = runs.group_by("variant", "game", maintain_order=True).agg(
+        pl.col("seed").n_unique()
+    )
+    seeds = {(variant, game): number for variant, game, number in cells.iter_rows()}
+    absent = [
+        f"{variant} on {game}"
+        for variant in variants
+        for game in games
+        if (variant, game) not in seeds
+    ]
+    if absent:
+        notes.append(f"No runs of {some(absent)}.")
+    single = [f"{variant} on {game}" for (variant, game), n in seeds.items() if n < 2]
+    if single and len(single) == len(seeds):
+        notes.append("One seed each: nothing here says how much is luck.")
+    elif single:
+        notes.append(f"One seed only: {some(single)}.")
+    return notes
+
+
+def absent_note(wanted: Iterable[str], present: Collection[str]) -> list[str]:
+    """Names the variants that the paper's figure has and these records do not."""
+    absent = [name for name in wanted if name not in present]
+    return [f"Not in these records: {some(absent, 6)}."] if absent else []
+
+
+def share_done(run: Mapping[str, Any]) -> float:
+    """Returns the share of its budget that a run, a row of `runs`, has behind it."""
+    return min(1.0, run["frames_done"] / run["frames"]) if run["frames"] else 0.0
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """Returns `a, b, c and 4 more`."""
+    shown = ", ".join(names[:most])
+    rest = len(names) - most
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def listed(names: Iterable[str]) -> str:
+    """Returns `a`, `a and b`, or `a, b and c`."""
+    names = list(names)
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def count(number: int, noun: str) -> str:
+    """Returns `1 seed` or `3 seeds`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
