@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from sidequest.figures import style as look
 from sidequest.figures.curves import draw_panel, some_styles, style_keys
 from sidequest.figures.notes import gap_notes, some
-from sidequest.figures.pairs import Pair, count_and_coin
+from sidequest.figures.pairs import Pair, counter_and_coin
 from sidequest.figures.reading import (
     Records,
     Run,
@@ -72,7 +72,7 @@ def cloud_pairs(runs: Sequence[Run]) -> list[tuple[str, Pair]]:
     for game in games_of(runs):
         own = [run for run in on_game(runs, game) if len(column(run, "episodes", "p_X")[0])]
         modes = set()
-        for pair in count_and_coin(variants_of(own)):
+        for pair in counter_and_coin(variants_of(own)):
             mode = pair.first.partition("-")[0]
             if mode not in modes:
                 modes.add(mode)

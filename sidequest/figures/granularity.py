@@ -74,7 +74,7 @@ def legend_names(lines: Mapping[str, Mapping[str, Sequence[Run]]]) -> dict[str, 
 
 
 def wanted(mode: str) -> list[str]:
-    return [f"{mode}-{preferred[0]}" for preferred in GRANULARITIES.values()]
+    return [f"{mode}-{setting}" for setting in GRANULARITIES.values()]
 
 
 def draw_learning_curves(records: Records) -> Figure | None:

@@ -1,10 +1,13 @@
-"""Which variants a figure compares, read off the paper's names.
+"""Which variants are compared with which, read off the paper's names.
 
 Nothing here looks at scores: a figure that chose its lines by how well they did would
-favour whatever has most variants.
+favour whatever has most variants. Figures show what there is, and take any two variants
+that explore about as often (`Pair`). A claim needs exactly one, whatever else a study
+holds: a `Partner` takes a variant and returns the same but for one choice in its name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from sidequest.figures.data import read_variant
@@ -12,15 +15,17 @@ from sidequest.switching.variants import Amount, Variant
 
 MODES = ("XU", "XI", "XS", "Xγ")
 
-# What stands for a granularity, best known first. The paper shows the first of each; if a
-# study has none of these, its first variant of that granularity stands in.
-GRANULARITIES: dict[str, tuple[str, ...]] = {
-    "experiment-level X": ("experiment-level-X",),
-    "experiment-level G": ("experiment-level-G",),
-    "step-level": ("step-level-0.01",),
-    "episode-level": ("episode-level-*",),
-    "intra-episodic": ("intra(10,informed,p*,X)",),
+# What stands for a granularity in the paper. If a study has no such variant, its first one
+# of that granularity stands in.
+GRANULARITIES = {
+    "experiment-level X": "experiment-level-X",
+    "experiment-level G": "experiment-level-G",
+    "step-level": "step-level-0.01",
+    "episode-level": "episode-level-*",
+    "intra-episodic": "intra(10,informed,p*,X)",
 }
+
+Partner = Callable[[Variant], Variant | None]
 
 
 class Pair(NamedTuple):
@@ -31,23 +36,24 @@ class Pair(NamedTuple):
 
 
 def known(names: Iterable[str]) -> dict[str, Variant]:
-    """Names with their structure; without those that this version cannot read."""
+    """Returns names with their structure, without those that this version cannot parse."""
     read = {name: read_variant(name) for name in names}
     return {name: variant for name, variant in read.items() if variant is not None}
 
 
 def setting_of(name: str) -> str:
-    """A name without its explore mode: `XU-step-level-0.01` -> `step-level-0.01`."""
+    """Returns a name without its explore mode: `XU-step-level-0.01` -> `step-level-0.01`."""
     return name.partition("-")[2]
 
 
 def modes_in(names: Iterable[str]) -> list[str]:
+    """Returns the explore modes of some variants, in the paper's order."""
     present = {variant.mode for variant in known(names).values()}
     return [mode for mode in MODES if mode in present]
 
 
-def granularity_of(variant: Variant) -> str:
-    """The key of `GRANULARITIES` that a variant belongs to."""
+def _granularity_of(variant: Variant) -> str:
+    """Returns the key of `GRANULARITIES` that a variant belongs to."""
     if variant.granularity == "experiment":
         return f"experiment-level {variant.start}"
     names = {"step": "step-level", "episode": "episode-level", "intra": "intra-episodic"}
@@ -55,22 +61,21 @@ def granularity_of(variant: Variant) -> str:
 
 
 def representatives(names: Iterable[str], mode: str) -> dict[str, str]:
-    """One variant for each granularity of a mode, for those that are there."""
+    """Returns one variant for each granularity of a mode, for those that are there."""
     groups: dict[str, list[str]] = {}
     for name, variant in known(names).items():
         if variant.mode == mode:
-            groups.setdefault(granularity_of(variant), []).append(name)
+            groups.setdefault(_granularity_of(variant), []).append(name)
     chosen = {}
-    for granularity, preferred in GRANULARITIES.items():
-        candidates = groups.get(granularity, [])
-        best = [f"{mode}-{one}" for one in preferred if f"{mode}-{one}" in candidates]
-        if candidates:
-            chosen[granularity] = [*best, *candidates][0]
+    for granularity, setting in GRANULARITIES.items():
+        if candidates := groups.get(granularity):
+            best = f"{mode}-{setting}"
+            chosen[granularity] = best if best in candidates else candidates[0]
     return chosen
 
 
 def start_pairs(names: Iterable[str]) -> list[Pair]:
-    """Variants that differ only in the starting mode, G first.
+    """Returns variants that differ only in the starting mode, G first.
 
     The paper's pair is blind, symmetric and adaptive; it comes first.
     """
@@ -84,8 +89,8 @@ def start_pairs(names: Iterable[str]) -> list[Pair]:
     return [pair for *_, pair in sorted(pairs, key=lambda one: one[:2])]
 
 
-def same_rate(one: Amount, other: Amount) -> bool:
-    """Whether two ways to end a period do so as often: 100 steps and 0.01 a step do."""
+def _same_rate(one: Amount, other: Amount) -> bool:
+    """Returns whether two ways to end a period do so as often, as 100 steps and 0.01."""
     if one.adaptive or other.adaptive:
         return one.adaptive and other.adaptive
     lengths = [
@@ -97,15 +102,15 @@ def same_rate(one: Amount, other: Amount) -> bool:
 
 
 def blind_and_informed(names: Iterable[str]) -> list[Pair]:
-    """A blind variant and the informed one (value promise) that explores as much.
+    """Returns blind variants with the informed one (value promise) that explores as much.
 
     Fixed rates first: with bandits in charge, the two need not explore equally.
     """
     return _match(names, lambda blind: blind.trigger == "blind", "informed")
 
 
-def count_and_coin(names: Iterable[str]) -> list[Pair]:
-    """Blind variants that count steps, and those that draw a coin as often."""
+def counter_and_coin(names: Iterable[str]) -> list[Pair]:
+    """Returns blind variants that count steps with those that draw a coin as often."""
 
     def counts(variant: Variant) -> bool:
         exploit = variant.exploit
@@ -117,8 +122,10 @@ def count_and_coin(names: Iterable[str]) -> list[Pair]:
     return sorted(pairs, key=lambda pair: "n*" not in pair.first)  # the paper's adapt
 
 
-def _match(names: Iterable[str], is_first, trigger: str) -> list[Pair]:
-    """Intra-episodic pairs of one mode, n_X, start and rate; fixed rates come first."""
+def _match(
+    names: Iterable[str], is_first: Callable[[Variant], bool], trigger: str
+) -> list[Pair]:
+    """Pairs intra-episodic variants of one mode, n_X, start and rate; fixed rates first."""
     intra = {
         name: variant
         for name, variant in known(names).items()
@@ -137,13 +144,13 @@ def _match(names: Iterable[str], is_first, trigger: str) -> list[Pair]:
             )
             if second.trigger == trigger and rate and same and other != name:
                 assert variant.exploit and second.exploit
-                if same_rate(variant.exploit, second.exploit):
+                if _same_rate(variant.exploit, second.exploit):
                     pairs.append((variant.exploit.adaptive, Pair(name, other)))
     return [pair for _, pair in sorted(pairs, key=lambda one: one[0])]
 
 
 def trigger_groups(names: Iterable[str]) -> list[dict[str, str]]:
-    """Variants that differ only in the informed trigger, by trigger; two at least."""
+    """Returns groups of variants that differ only in the informed trigger, by trigger."""
     groups: dict[tuple, dict[str, str]] = {}
     for name, variant in known(names).items():
         if variant.informed and variant.trigger:
@@ -154,9 +161,55 @@ def trigger_groups(names: Iterable[str]) -> list[dict[str, str]]:
 
 
 def shared_settings(names: Iterable[str], most: int = 4) -> list[str]:
-    """Settings that several explore modes were run with, the widest shared first."""
+    """Returns settings that several explore modes were run with, the widest shared first."""
     modes: dict[str, set[str]] = {}
     for name, variant in known(names).items():
         modes.setdefault(setting_of(name), set()).add(variant.mode)
     shared = [setting for setting, found in modes.items() if len(found) > 1]
     return sorted(shared, key=lambda setting: -len(modes[setting]))[:most]
+
+
+def same_as(first: Variant, second: Variant) -> Partner:
+    """Returns a partner for one variant only."""
+    return lambda variant: second if variant == first else None
+
+
+def other_trigger(first: str, second: str) -> Partner:
+    """Returns the partner with another informed trigger, of variants of XI (appendix B.2)."""
+
+    def partner(variant: Variant) -> Variant | None:
+        fits = variant.mode == "XI" and variant.trigger == first
+        return replace(variant, trigger=second) if fits else None
+
+    return partner
+
+
+def blind_partner(variant: Variant) -> Variant | None:
+    """`intra(10,informed,0.01,G)` -> `intra(10,blind,100,G)`: as often, by a counter."""
+    if variant.trigger != "informed" or not variant.exploit or not variant.exploit.value:
+        return None
+    steps = Amount("steps", float(round(1 / variant.exploit.value)))
+    return replace(variant, trigger="blind", exploit=steps)
+
+
+def counting_partner(variant: Variant) -> Variant | None:
+    """The coin's `intra(10,blind,p*,X)` -> the counter's `intra(10,blind,n*,X)`."""
+    exploit = variant.exploit
+    if variant.granularity != "intra" or variant.trigger != "blind" or exploit is None:
+        return None
+    if exploit.unit != "rate":
+        return None
+    steps = None if exploit.value is None else float(round(1 / exploit.value))
+    return replace(variant, exploit=Amount("steps", steps))
+
+
+def greedy_start_partner(variant: Variant) -> Variant | None:
+    """A blind variant that starts with X -> the same starting with G."""
+    if variant.granularity != "intra" or variant.trigger != "blind" or variant.start != "X":
+        return None
+    return replace(variant, start="G")
+
+
+def uniform_partner(variant: Variant) -> Variant | None:
+    """A variant of XS -> the same with XU."""
+    return replace(variant, mode="XU") if variant.mode == "XS" else None

@@ -3,7 +3,7 @@
 from sidequest.figures.pairs import (
     Pair,
     blind_and_informed,
-    count_and_coin,
+    counter_and_coin,
     modes_in,
     representatives,
     setting_of,
@@ -63,7 +63,7 @@ def test_counts_and_coins_of_one_rate():
         "XU-intra(10,blind,n*,X)",
         "XU-intra(10,blind,p*,X)",
     ]
-    assert count_and_coin(names) == [
+    assert counter_and_coin(names) == [
         Pair("XU-intra(10,blind,n*,X)", "XU-intra(10,blind,p*,X)"),
         Pair("XU-intra(10,blind,100,G)", "XU-intra(10,blind,0.01,G)"),
     ]
