@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sidequest.config import Config, from_dict
 from sidequest.errors import InvalidRequest
 from sidequest.records import (
     RUN_FILE,
@@ -13,25 +12,24 @@ from sidequest.records import (
     refuse_existing,
 )
 from sidequest.runs.process import lock_folders
-from sidequest.runs.spec import RunSpec, Saving, run_folder
-from sidequest.switching.variants import parse
+from sidequest.runs.spec import Checkpointing, RunSpec, read_spec, run_folder
 
 
 class Launch(NamedTuple):
     """Runs that are launched together."""
 
     runs: list[RunSpec]
-    config: Config
-    frames: int
     memory: int | None
-    saving: Saving
+    checkpoints: Checkpointing
 
-    def saving_by(self, every: int | None, replay: bool | None) -> "Launch":
-        """With what was typed about checkpoints in place of what is known."""
-        saving = self.saving._replace(every=every) if every else self.saving
+    def checkpointing(self, every: int | None, replay: bool | None) -> "Launch":
+        """Returns it with the options given about checkpoints."""
+        checkpoints = self.checkpoints
+        if every:
+            checkpoints = checkpoints._replace(every=every)
         if replay is not None:
-            saving = saving._replace(replay=replay)
-        return self._replace(saving=saving)
+            checkpoints = checkpoints._replace(replay=replay)
+        return self._replace(checkpoints=checkpoints)
 
 
 def launches_to_resume(folders: Sequence[Path]) -> list[Launch]:
@@ -43,8 +41,9 @@ def launches_to_resume(folders: Sequence[Path]) -> list[Launch]:
         said = read_run(folder)
         if said.get("finished"):
             raise InvalidRequest(f"{folder} has finished; there is nothing to go on with")
-        one = launch_of(said, folder)
-        key = repr((said["game"], *one[1:]))
+        one = launch_of(folder)
+        run = one.runs[0]
+        key = repr((run.game, run.config, run.frames, one.memory, one.checkpoints))
         if key in launches:
             launches[key].runs.extend(one.runs)
         else:
@@ -54,7 +53,7 @@ def launches_to_resume(folders: Sequence[Path]) -> list[Launch]:
 
 def again(folder: Path, out: Path) -> Launch:
     """The same run from its beginning, in a folder below `out`."""
-    one = launch_of(read_run(folder), folder)
+    one = launch_of(folder)
     run = one.runs[0]
     place = run_folder(out, run.variant, run.game, run.seed)
     if place.resolve() == folder.resolve():
@@ -64,20 +63,14 @@ def again(folder: Path, out: Path) -> Launch:
     return one._replace(runs=[run._replace(folder=place)])
 
 
-def launch_of(said: dict[str, Any], folder: Path) -> Launch:
-    """One run, as its run.json tells it."""
+def launch_of(folder: Path) -> Launch:
+    """Returns one run as its run.json describes it."""
     from sidequest.environments import registry
 
-    try:
-        run = RunSpec(parse(said["variant"]), said["game"], int(said["seed"]), folder)
-        config, frames = from_dict(said["config"]), int(said["frames"])
-        saving = Saving(**said.get("saving", {}))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InvalidRequest(
-            f"{folder / RUN_FILE} lacks what a run is made of: {error}"
-        ) from None
-    registry.check(run.game)
-    return Launch([run], config, frames, said.get("memory"), saving)
+    spec, run = read_spec(folder), read_run(folder)
+    registry.check(spec.game)
+    checkpoints = run.get("checkpoints", run.get("saving", {}))  # its former name
+    return Launch([spec], run.get("memory"), Checkpointing(**checkpoints))
 
 
 def fresh_folders(one: Launch, fresh: bool, may_go_on: bool) -> None:

@@ -19,7 +19,7 @@ from sidequest.cli.settings import (
     use_compilation_cache,
 )
 from sidequest.errors import InvalidRequest, SidequestError
-from sidequest.runs.spec import RunSpec, Saving, run_folder
+from sidequest.runs.spec import Checkpointing, RunSpec, run_folder
 from sidequest.switching.variants import parse
 
 Read = TypeVar("Read")
@@ -106,7 +106,7 @@ def train(
         raise InvalidRequest(
             "--tensorboard needs an extra: pip install 'sidequest[tensorboard]'"
         )
-    launches = [one.saving_by(every, replay) for one in launches]
+    launches = [one.checkpointing(every, replay) for one in launches]
     for one in launches:
         fresh_folders(one, fresh, may_go_on=bool(resume))
     run_all(launches, quiet, tensorboard)
@@ -179,11 +179,11 @@ def read_launch(
     if faults or config is None or count is None:
         raise InvalidRequest("\n".join(faults))
     runs = [
-        RunSpec(one, game, number, run_folder(out, one, game, number))
+        RunSpec(one, game, number, run_folder(out, one, game, number), config, count)
         for one in variants
         for number in range(seed, seed + seeds)
     ]
-    return Launch(runs, config, frames=count, memory=memory, saving=Saving())
+    return Launch(runs, memory, Checkpointing())
 
 
 def attempt(faults: list[str], read: Callable[..., Read], *arguments: Any) -> Read | None:
@@ -200,13 +200,13 @@ def run_all(launches: list[Launch], quiet: bool, tensorboard: bool) -> None:
     use_all_cores()
     use_compilation_cache()
 
+    from sidequest.runs import trainer
     from sidequest.runs.display import Log, Panel
-    from sidequest.runs.launch import launch
 
     for one in launches:
         moving = sys.stderr.isatty() and not quiet
         with Panel() if moving else Log() as display:
-            launch(one.runs, one.config, one.frames, display, one.memory, one.saving)
+            trainer.run(one.runs, display, memory=one.memory, checkpoints=one.checkpoints)
         for run in one.runs:
             if tensorboard:
                 from sidequest.runs.tensorboard import export

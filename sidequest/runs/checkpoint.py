@@ -27,7 +27,6 @@ from sidequest.runs.manifest import (
     SCHEMA,
     Manifest,
     read_manifest,
-    refuse_other,
     sealed,
 )
 from sidequest.runs.shards import (
@@ -37,6 +36,7 @@ from sidequest.runs.shards import (
     verify,
     write_arrays,
 )
+from sidequest.runs.spec import refuse_other
 
 Tree = TypeVar("Tree")
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sidequest.errors import OtherRun
 from sidequest.runs.shards import Damaged, FileNote
 
 MANIFEST = "manifest.json"
@@ -67,15 +66,3 @@ def sealed(body: Mapping[str, Any]) -> bytes:
     text = json.dumps(body, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return f'{{"sha256": "{digest}",\n"manifest": {text}}}\n'.encode()
-
-
-def refuse_other(where: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
-    """Raises `OtherRun` with the keys that differ."""
-    keys = dict.fromkeys([*ours, *theirs])
-    told = [
-        f"{key} is {theirs.get(key, 'not set')}, here {ours.get(key, 'not set')}"
-        for key in keys
-        if theirs.get(key, ...) != ours.get(key, ...)
-    ]
-    if told:
-        raise OtherRun(f"{where} is of another run: {'; '.join(told)}")

@@ -5,12 +5,10 @@ A run is known by its `identity`, which is in its checkpoints and can be read of
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 
-from sidequest.config import Config, flatten, recorded
 from sidequest.errors import NoCheckpoint, resume_command
 from sidequest.records import (
     RUN_FILE,
@@ -21,9 +19,9 @@ from sidequest.records import (
     read_run,
 )
 from sidequest.runs import checkpoint
-from sidequest.runs.manifest import Manifest, refuse_other
+from sidequest.runs.manifest import Manifest
 from sidequest.runs.pace import Pace
-from sidequest.runs.spec import RunSpec
+from sidequest.runs.spec import RunSpec, identity
 
 MACHINE = ("versions", "python", "cores", "device")
 """What may change between two sittings of a run, though the last bits may change too."""
@@ -45,23 +43,15 @@ class Standing(NamedTuple):
         return self.manifest.frames if self.manifest else 0
 
 
-def identity(run: RunSpec, config: Config, frames: int) -> dict[str, Any]:
-    """What must be the same for a checkpoint to be of this run."""
-    head = {"variant": str(run.variant), "game": run.game, "seed": run.seed}
-    return plain({**head, "frames": frames, **flatten(config)})
-
-
-def describe_run(
-    run: RunSpec, config: Config, frames: int, pace: Pace, **more: Any
-) -> dict[str, Any]:
-    """What run.json says; `identity_of` reads it."""
+def describe_run(run: RunSpec, pace: Pace, **more: Any) -> dict[str, Any]:
+    """Returns the content of a new run.json."""
     devices = jax.local_devices()
     return {
         "variant": str(run.variant),
         "game": run.game,
         "seed": run.seed,
-        "frames": frames,
-        "config": dataclasses.asdict(config),
+        "frames": run.frames,
+        "config": dataclasses.asdict(run.config),
         "pace": pace._asdict(),
         "device": f"{len(devices)} x {devices[0].device_kind}",
         **more,
@@ -69,24 +59,8 @@ def describe_run(
     }
 
 
-def identity_of(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The identity of the run that a run.json describes."""
-    head = {name: said.get(name) for name in ("variant", "game", "seed", "frames")}
-    return {**head, **recorded(said.get("config", {}))}
-
-
-def is_finished(folder: Path, run: Mapping[str, Any]) -> bool:
-    """Whether the folder holds the finished run; raises `OtherRun` if another's."""
-    if not (folder / RUN_FILE).exists():
-        return False
-    said = read_run(folder)
-    refuse_other(folder, identity_of(said), run)
-    return bool(said.get("finished"))
-
-
 def find_standing(
     run: RunSpec,
-    wanted: Mapping[str, Any],
     like: Any,
     say: Callable[[str], None],
     **how: Any,
@@ -94,14 +68,13 @@ def find_standing(
     """Looks for the newest good checkpoint of a run.
 
     Args:
-        wanted: The run's `identity`.
         like: The structure of its state.
         how: Goes to `checkpoint.newest`.
 
     Raises:
         NoCheckpoint: If there are checkpoints, but none is good.
     """
-    found = checkpoint.newest(run.folder, like, say, run=wanted, **how)
+    found = checkpoint.newest(run.folder, like, say, run=identity(run), **how)
     if found:
         return Standing(run, *found)
     if checkpoint.listed(run.folder):

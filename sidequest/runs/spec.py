@@ -1,43 +1,108 @@
-"""What one run is, and what it tells while it goes. Nothing here needs JAX."""
+"""What one run is, and what it reports during training. Nothing here needs JAX."""
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from sidequest.switching.variants import Variant
+from sidequest.config import Config, flatten, from_dict, recorded
+from sidequest.errors import InvalidRequest, OtherRun
+from sidequest.records import RUN_FILE, plain, read_run
+from sidequest.switching.variants import Variant, parse
+
+_LONGEST_INTERVAL = 100_000_000
 
 
 class RunSpec(NamedTuple):
-    """One run: what is trained, and where its records go."""
+    """One run: what is trained, how, for how long, and where its records go."""
 
     variant: Variant
     game: str
     seed: int
     folder: Path
+    config: Config
+    frames: int
+    """Environment frames to train for."""
 
 
-class Saving(NamedTuple):
-    """When checkpoints are made, and of what."""
+class Checkpointing(NamedTuple):
+    """When checkpoints are written, and what they hold."""
 
     every: int | None = None
-    """Frames between two; None: see `interval`."""
+    """Frames between two checkpoints; None: see `interval`."""
     replay: bool = True
-    """Whether replay is in them, on emulators. Without it a run that goes on fills it
-    anew before it learns."""
+    """Whether checkpoints of hosted runs hold replay. Without it, a resumed run fills its
+    replay again before it learns."""
 
     def interval(self, total: int) -> int:
-        """By default a tenth of a run, so that no more than that is ever lost; of a long
-        run less, about 40 minutes at the paper's 46 thousand frames a second."""
-        return self.every or max(1, min(total // 10, LONGEST_INTERVAL))
+        """Returns the frames between two checkpoints of a run of `total` frames.
+
+        The default is a tenth of the run, so that no more than that is ever lost, and at
+        most 40 minutes at the paper's 46 thousand frames a second.
+        """
+        return self.every or max(1, min(total // 10, _LONGEST_INTERVAL))
 
 
-LONGEST_INTERVAL = 100_000_000
+DEFAULT_CHECKPOINTS = Checkpointing()
 
 
-TENTHS = Saving()
-"""What is done if nothing else is said."""
+def identity(spec: RunSpec) -> dict[str, Any]:
+    """Returns what must be equal for a folder or a checkpoint to belong to this run."""
+    head = {"variant": str(spec.variant), "game": spec.game, "seed": spec.seed}
+    return plain({**head, "frames": spec.frames, **flatten(spec.config)})
+
+
+def recorded_identity(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the identity of the run that a run.json describes."""
+    head = {name: run.get(name) for name in ("variant", "game", "seed", "frames")}
+    return {**head, **recorded(run.get("config", {}))}
+
+
+def is_finished(spec: RunSpec) -> bool:
+    """Returns whether the folder holds the finished run.
+
+    Raises:
+        OtherRun: If the folder holds another run.
+    """
+    if not (spec.folder / RUN_FILE).exists():
+        return False
+    run = read_run(spec.folder)
+    refuse_other(spec.folder, recorded_identity(run), identity(spec))
+    return bool(run.get("finished"))
+
+
+def read_spec(folder: Path) -> RunSpec:
+    """Returns the run that the run.json in a folder describes.
+
+    Raises:
+        InvalidRequest: If run.json lacks something.
+    """
+    run = read_run(folder)
+    try:
+        return RunSpec(
+            variant=parse(run["variant"]),
+            game=run["game"],
+            seed=int(run["seed"]),
+            folder=folder,
+            config=from_dict(run["config"]),
+            frames=int(run["frames"]),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InvalidRequest(
+            f"{folder / RUN_FILE} does not describe a run: {error} is missing or invalid"
+        ) from None
+
+
+def refuse_other(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
+    """Raises `OtherRun`, with the settings that differ, unless both are the same run."""
+    differing = [
+        f"{key} is {theirs.get(key, 'not set')}, here {ours.get(key, 'not set')}"
+        for key in dict.fromkeys([*ours, *theirs])
+        if theirs.get(key, ...) != ours.get(key, ...)
+    ]
+    if differing:
+        raise OtherRun(f"{path} belongs to another run: {'; '.join(differing)}")
 
 
 class Favourite(NamedTuple):

@@ -10,7 +10,6 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from sidequest.checks import check
 from sidequest.config import Config
 from sidequest.environments.base import CompiledEnvironment
 from sidequest.errors import Interrupted
@@ -27,45 +26,33 @@ from sidequest.runs.resume import (
     by_progress,
     describe_run,
     find_standing,
-    identity,
-    is_finished,
     reopen,
 )
 from sidequest.runs.saving import Saver, leave_behind
-from sidequest.runs.spec import TENTHS, Display, RunSpec, Saving
+from sidequest.runs.spec import Checkpointing, Display, RunSpec, identity
 
 
 def train(
     runs: Sequence[RunSpec],
     environment: CompiledEnvironment,
-    config: Config,
-    frames: int,
     display: Display,
-    saving: Saving = TENTHS,
+    saving: Checkpointing,
     interrupts: StopSignal | None = None,
 ) -> None:
-    """Trains all runs for `frames` environment frames each.
+    """Trains all runs, which have the same config and number of frames.
 
     Those that have finished are left alone, and those that were cut off go on. Runs that
     are equally far go side by side.
     """
-    check(config)
-    wanted = [identity(run, config, frames) for run in runs]
-    open_runs = [
-        (run, own)
-        for run, own in zip(runs, wanted, strict=True)
-        if not is_finished(run.folder, own)
-    ]
-    if not open_runs:
-        return
-    parts = assemble(config, environment.spec, [run.variant for run, _ in open_runs])
+    config, frames = runs[0].config, runs[0].frames
+    parts = assemble(config, environment.spec, [run.variant for run in runs])
     pace = pace_of(config)
-    like = Population([open_runs[0][0]], environment, config, parts, pace, frames).like()
+    like = Population([runs[0]], environment, config, parts, pace, frames).like()
     standings = [
-        find_standing(run, own, like, display.say)._replace(
-            company=began_in_company(run, len(open_runs) > 1)
+        find_standing(run, like, display.say)._replace(
+            company=began_in_company(run, len(runs) > 1)
         )
-        for run, own in open_runs
+        for run in runs
     ]
     for group in by_progress(standings):
         sitting = Sitting(group, environment, config, parts, pace, frames, display)
@@ -88,11 +75,11 @@ class Sitting:
     ):
         self.runs = [standing.run for standing in group]
         self.group, self.total, self.display = group, frames, display
-        self.identities = [identity(run, config, frames) for run in self.runs]
+        self.identities = [identity(run) for run in self.runs]
         self.recorders = [
             reopen(
                 standing,
-                describe_run(standing.run, config, frames, pace, company=standing.company),
+                describe_run(standing.run, pace, company=standing.company),
                 display.say,
             )
             for standing in group
@@ -101,7 +88,7 @@ class Sitting:
             self.runs, environment, config, parts, pace, frames, group[0].company
         )
 
-    def train(self, saving: Saving, interrupts: StopSignal) -> None:
+    def train(self, saving: Checkpointing, interrupts: StopSignal) -> None:
         """Compiles, plays all chunks that are left, and finishes the records."""
         population, folders = self.population, [run.folder for run in self.runs]
         every, begun = saving.interval(self.total), self.group[0].frames

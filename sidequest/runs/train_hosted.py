@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from sidequest.checks import check
 from sidequest.config import Config
 from sidequest.environments.base import EnvironmentSpec, HostedEnvironment, HostedGame
 from sidequest.errors import Interrupted
@@ -33,8 +32,6 @@ from sidequest.runs.resume import (
     Standing,
     describe_run,
     find_standing,
-    identity,
-    is_finished,
     reopen,
 )
 from sidequest.runs.resume_hosted import (
@@ -46,7 +43,7 @@ from sidequest.runs.resume_hosted import (
     saved_state,
 )
 from sidequest.runs.saving import Saver, leave_behind
-from sidequest.runs.spec import TENTHS, Display, RunSpec, Saving
+from sidequest.runs.spec import Checkpointing, Display, RunSpec, identity
 from sidequest.runs.state import Individual, individuals
 from sidequest.runs.watchdog import Guarded
 from sidequest.switching.variants import Variant
@@ -74,24 +71,19 @@ def make_plan(
 def train_hosted(
     run: RunSpec,
     game: HostedGame,
-    config: Config,
-    frames: int,
     display: Display,
-    memory: int | None = None,
-    saving: Saving = TENTHS,
+    memory: int | None,
+    saving: Checkpointing,
     interrupts: StopSignal | None = None,
 ) -> None:
-    """Trains one agent for `frames` emulator frames, or goes on with a run cut off."""
-    check(config)
-    own = identity(run, config, frames)
-    if is_finished(run.folder, own):
-        return
+    """Trains one agent, or goes on with a run cut off."""
+    config, frames = run.config, run.frames
     plan, pace = make_plan(config, game.spec, [run.variant], memory), pace_of(config)
     parts = assemble(config, game.spec, [run.variant], tiled(plan.memory))
     individual = member_of(individuals([run], parts, config), 0)
     like = like_saved(parts, individual, plan.groups)
-    standing = find_standing(run, own, like, display.say, fit=fit_saved, on_device=True)
-    said = describe_run(run, config, frames, pace, memory=plan.memory)
+    standing = find_standing(run, like, display.say, fit=fit_saved, on_device=True)
+    said = describe_run(run, pace, memory=plan.memory)
     recorder = reopen(standing, said, display.say)
     display.say(str(room_of(parts, plan.memory)))
     groups, evaluator = build_all(game, plan, parts.streams, standing, display)
@@ -105,7 +97,7 @@ def train_hosted(
         with Saver(
             [run.folder], saving.interval(frames), display, standing.frames
         ) as saver:
-            keeper = Keeper(own, hosted, account, recorder, saver, saving.replay)
+            keeper = Keeper(identity(run), hosted, account, recorder, saver, saving.replay)
             keeper.play(display, interrupts or StopSignal())
         finish(hosted, account, recorder, display)
     finally:

@@ -127,11 +127,10 @@ Launch = Callable[[Group, Path, Display], None]
 
 def launch_group(group: Group, folder: Path, display: Display) -> None:
     """Trains all runs of a group in this process; those that have finished are skipped."""
-    from sidequest.runs.launch import launch
+    from sidequest.runs import trainer
 
-    first = group.jobs[0]
     runs = [job.spec(folder) for job in group.jobs]
-    launch(runs, first.config, first.frames, display, saving=group.saving)
+    trainer.run(runs, display, checkpoints=group.checkpoints)
 
 
 def attempt(group: Group, folder: Path, display: Display, launch: Launch) -> Ending:

@@ -7,6 +7,7 @@ from typing import Any
 
 from sidequest.errors import CannotWrite
 from sidequest.records import STUDY_FILE, now, read_study, replace_json
+from sidequest.runs.spec import is_finished
 from sidequest.study.grids import Job, Study
 
 
@@ -53,12 +54,4 @@ def missing(folder: Path, jobs: Iterable[Job]) -> list[Job]:
     Raises:
         OtherRun: If a run there is not what is planned, such as of another budget.
     """
-    from sidequest.runs.resume import identity, is_finished
-
-    return [
-        job
-        for job in jobs
-        if not is_finished(
-            folder / job.folder, identity(job.spec(folder), job.config, job.frames)
-        )
-    ]
+    return [job for job in jobs if not is_finished(job.spec(folder))]

@@ -98,7 +98,8 @@ class Job(NamedTuple):
         return change(PRESETS[self.preset], **dict(self.base), **dict(self.settings))
 
     def spec(self, study_folder: Path) -> RunSpec:
-        return RunSpec(self.variant, self.game, self.seed, study_folder / self.folder)
+        folder = study_folder / self.folder
+        return RunSpec(self.variant, self.game, self.seed, folder, self.config, self.frames)
 
 
 def jobs_of(study: Study) -> tuple[Job, ...]:

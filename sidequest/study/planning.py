@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from sidequest.runs.spec import Saving
+from sidequest.runs.spec import Checkpointing
 from sidequest.study.grids import Job, is_atari
 
 # Members of one population: a member of preset `small` takes about 0.1 GB, and a bad one
@@ -51,10 +51,10 @@ class Group(NamedTuple):
         return f"{first.game}, {heads}{extra}: {len(self.jobs)} runs"
 
     @property
-    def saving(self) -> Saving:
+    def checkpoints(self) -> Checkpointing:
         frames = self.jobs[0].frames
-        usual = Saving().interval(frames)
-        return Saving(every=max(usual, min(frames, LEAST_BETWEEN_CHECKPOINTS)))
+        usual = Checkpointing().interval(frames)
+        return Checkpointing(every=max(usual, min(frames, LEAST_BETWEEN_CHECKPOINTS)))
 
     def halves(self) -> tuple["Group", "Group"]:
         middle = len(self.jobs) // 2

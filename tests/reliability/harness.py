@@ -1,13 +1,15 @@
 """Small runs that can be stopped at will, and what two runs must have in common."""
 
+import os
+import signal
+import threading
 from pathlib import Path
 
 from sidequest.config import SMALL, change, flatten
+from sidequest.environments import registry
 from sidequest.records import TABLES
-from sidequest.runs import checkpoint
-from sidequest.runs.process import StopSignal
-from sidequest.runs.spec import RunSpec, Saving
-from sidequest.runs.train import train
+from sidequest.runs import checkpoint, trainer
+from sidequest.runs.spec import Checkpointing, RunSpec
 from sidequest.switching.variants import parse
 from tests.runs.tiny import TINY, bargains
 
@@ -24,7 +26,7 @@ CONFIG = change(
         "replay.capacity": 4 * 8 * 200,
     },
 )
-EVERY_CHUNK = Saving(every=CHUNK)
+EVERY_CHUNK = Checkpointing(every=CHUNK)
 
 OPTIONS = [
     # The same for the command: its programs are those of the tests in this process.
@@ -43,10 +45,12 @@ class Watcher:
         self.said: list[str] = []
         self.shown: list = []
         self.stop_after = stop_after
-        self.interrupts = StopSignal()
+        self._heard = threading.Event()
 
     def say(self, text):
         self.said.append(text)
+        if text.startswith("SIGTERM"):
+            self._heard.set()
 
     def count(self, text, done, of):
         self.said.append(text)
@@ -54,19 +58,30 @@ class Watcher:
     def show(self, progress):
         self.shown.append(progress)
         if len(self.shown) == self.stop_after:
-            self.interrupts.requested = "SIGTERM"
+            self.interrupt()
+
+    def interrupt(self):
+        """Sends a signal to this process, and waits until its listener has heard it."""
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert self._heard.wait(30)
 
 
 def specs(folder: Path, *seeds: int, variant: str = VARIANT) -> list[RunSpec]:
-    return [RunSpec(parse(variant), GAME, seed, folder / f"seed-{seed}") for seed in seeds]
+    """Runs that `run` gives their config and number of frames."""
+    return [
+        RunSpec(parse(variant), GAME, seed, folder / f"seed-{seed}", CONFIG, CHUNKS * CHUNK)
+        for seed in seeds
+    ]
 
 
-def run(runs, watcher=None, *, config=CONFIG, chunks=CHUNKS, saving=EVERY_CHUNK, game=None):
+def run(
+    runs, watcher=None, *, config=CONFIG, chunks=CHUNKS, checkpoints=EVERY_CHUNK, game=None
+):
     """Trains for some chunks; returns what was said."""
     watcher = watcher or Watcher()
-    environment = (game or bargains)()
-    frames = chunks * CHUNK
-    train(runs, environment, config, frames, watcher, saving, watcher.interrupts)
+    registry._registered[GAME] = game or bargains
+    runs = [one._replace(config=config, frames=chunks * CHUNK) for one in runs]
+    trainer.run(runs, watcher, checkpoints=checkpoints)
     return watcher
 
 

@@ -129,7 +129,7 @@ def test_case_20_a_run_without_a_good_checkpoint_is_not_begun_anew(tmp_path):
     with pytest.raises(
         NoCheckpoint, match="none of its checkpoints.*--fresh sets"
     ) as fault:
-        find_standing(spec, RUN, LIKE, lambda _: None)
+        find_standing(spec, LIKE, lambda _: None)
     assert fault.value.exit_code == 66
 
 

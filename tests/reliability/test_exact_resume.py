@@ -9,7 +9,7 @@ from sidequest.errors import Interrupted
 from sidequest.records import Recorder, read_run
 from sidequest.runs import checkpoint
 from sidequest.runs.population import Population
-from sidequest.runs.spec import Saving
+from sidequest.runs.spec import Checkpointing
 from tests.reliability import child
 from tests.reliability.harness import CHUNK, OPTIONS, Watcher, results, run, specs
 
@@ -24,7 +24,7 @@ def uninterrupted(tmp_path_factory):
 def test_case_01_the_same_seed_twice(uninterrupted, tmp_path):
     """And alone instead of side by side, without a checkpoint."""
     (alone,) = specs(tmp_path, 1)
-    run([alone], saving=Saving(every=10**9))
+    run([alone], checkpoints=Checkpointing(every=10**9))
     assert results(alone.folder) == uninterrupted[1]
 
 
@@ -74,7 +74,7 @@ def test_case_09_terminated_during_an_evaluation(uninterrupted, tmp_path, monkey
     runs, watcher, evaluate = specs(tmp_path, 0, 1), Watcher(), Population.evaluate
 
     def interrupt(population, recorders):
-        watcher.interrupts.requested = "SIGTERM"
+        watcher.interrupt()
         evaluate(population, recorders)
 
     with monkeypatch.context() as patch:
@@ -90,7 +90,7 @@ def test_case_09_terminated_during_an_evaluation(uninterrupted, tmp_path, monkey
 def test_a_run_cut_off_in_its_last_moment_finishes(uninterrupted, tmp_path, monkeypatch):
     """Killed while tables became Parquet: the lines are still there, and count."""
     (one,) = specs(tmp_path, 0)
-    note = Recorder._note
+    note = Recorder._write_run_file
 
     def die_at_the_end(recorder):
         if recorder.run.get("finished"):
@@ -98,7 +98,7 @@ def test_a_run_cut_off_in_its_last_moment_finishes(uninterrupted, tmp_path, monk
         note(recorder)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "_note", die_at_the_end)
+        patch.setattr(Recorder, "_write_run_file", die_at_the_end)
         with pytest.raises(KeyboardInterrupt):
             run([one])
     assert (one.folder / "episodes.parquet").exists()

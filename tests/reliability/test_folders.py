@@ -13,7 +13,7 @@ from sidequest.cli.launches import again, launches_to_resume, set_aside
 from sidequest.errors import OtherRun, RunBusy
 from sidequest.records import RUN_FILE, Recorder, write_json
 from sidequest.runs.process import LOCK, lock_folders
-from sidequest.runs.resume import is_finished
+from sidequest.runs.spec import is_finished, read_spec
 from tests.reliability.harness import CONFIG
 
 HOLDER = """
@@ -72,8 +72,8 @@ def test_runs_of_one_kind_are_resumed_together(tmp_path):
     folders.append(enrol(tmp_path / "c", frames=20))
     launches = launches_to_resume(folders)
     assert [[run.seed for run in one.runs] for one in launches] == [[2, 3], [2]]
-    assert [one.frames for one in launches] == [10, 20]
-    assert launches[0].config == CONFIG
+    assert [one.runs[0].frames for one in launches] == [10, 20]
+    assert launches[0].runs[0].config == CONFIG
 
 
 def test_from_starts_the_same_again(tmp_path):
@@ -83,7 +83,7 @@ def test_from_starts_the_same_again(tmp_path):
         *("XU-step-level-0.1", "probe:constant", 2),
     )
     assert run.folder == tmp_path / "out/XU-step-level-0_1/probe-constant/seed-2"
-    assert (one.config, one.frames) == (CONFIG, 10)
+    assert (run.config, run.frames) == (CONFIG, 10)
 
 
 def test_fresh_sets_a_folder_aside(tmp_path):
@@ -141,7 +141,9 @@ def test_a_run_that_is_there_is_not_begun_again(tmp_path, capsys):
     folder = enrol(tmp_path / "XU-step-level-0_1/probe-constant/seed-0", seed=0)
     assert call("train", *options) == 2
     said = capsys.readouterr().err
-    assert f"sidequest train --resume {folder}" in said and "--fresh" in said
+    assert (
+        f"resume it with: sidequest train --resume {folder}" in said and "--fresh" in said
+    )
     write_json(folder / RUN_FILE, {"finished": "today"})
     assert call("train", *options) == 2
     assert call("train", "--resume", str(folder)) == 2
@@ -152,6 +154,5 @@ def test_a_run_that_is_there_is_not_begun_again(tmp_path, capsys):
 
 def test_case_28_a_folder_of_another_run_is_refused(tmp_path):
     folder = enrol(tmp_path / "a")
-    wanted = {"variant": "XU-step-level-0.1", "game": "probe:constant", "seed": 9}
     with pytest.raises(OtherRun, match="seed is 2, here 9"):
-        is_finished(folder, wanted)
+        is_finished(read_spec(folder)._replace(seed=9))

@@ -9,15 +9,15 @@ import polars
 import pytest
 
 from sidequest.config import change
+from sidequest.environments import registry
 from sidequest.environments.base import HostedGame
 from sidequest.errors import Interrupted, MachineError
 from sidequest.records import read_table
-from sidequest.runs import resume_hosted, watchdog
+from sidequest.runs import resume_hosted, trainer, watchdog
 from sidequest.runs.checkpoint import listed
 from sidequest.runs.manifest import read_manifest
 from sidequest.runs.pace import pace_of
-from sidequest.runs.spec import RunSpec, Saving
-from sidequest.runs.train_hosted import train_hosted
+from sidequest.runs.spec import Checkpointing, RunSpec
 from sidequest.runs.watchdog import Guarded, Watchdog
 from tests.reliability.harness import Watcher, results
 from tests.runs.test_hosted import GROUPS, LENGTH, SIZE, TINY, VARIANT, Drawn
@@ -47,15 +47,14 @@ GAME = HostedGame(build, Drawn.spec)
 
 
 def spec(folder) -> RunSpec:
-    return RunSpec(VARIANT, "drawn", 0, folder)
+    return RunSpec(VARIANT, "tests:drawn", 0, folder, CONFIG, BLOCKS * BLOCK)
 
 
-def play(folder, stop_after=None, saving=Saving(every=2 * BLOCK), game=GAME):  # noqa: B008
+def play(folder, stop_after=None, replay=True, game=GAME):
     watcher = Watcher(stop_after)
-    train_hosted(
-        *(spec(folder), game, CONFIG, BLOCKS * BLOCK, watcher, MEMORY),
-        *(saving, watcher.interrupts),
-    )
+    registry._registered["tests:drawn"] = lambda: game
+    checkpoints = Checkpointing(2 * BLOCK, replay)
+    trainer.run([spec(folder)], watcher, memory=MEMORY, checkpoints=checkpoints)
     return watcher
 
 
@@ -113,12 +112,11 @@ def test_episodes_in_flight_are_dropped(stopped, tmp_path):
 
 @pytest.mark.slow
 def test_without_replay_nothing_is_learned_or_owed_until_it_is_full(tmp_path):
-    saving = Saving(every=2 * BLOCK, replay=False)
     with pytest.raises(Interrupted):
-        play(tmp_path / "run", stop_after=STOP, saving=saving)
+        play(tmp_path / "run", stop_after=STOP, replay=False)
     path = listed(tmp_path / "run")[0]
     assert not any(".replay" in leaf for leaf in read_manifest(path).leaves)
-    watcher = play(tmp_path / "run", saving=saving)
+    watcher = play(tmp_path / "run", replay=False)
     updates = [progress.updates for progress in watcher.shown]
     done = read_manifest(path).host["updates"] if path.exists() else updates[0]
     pace = pace_of(CONFIG)
@@ -156,7 +154,7 @@ def test_an_emulator_that_dies_is_told_in_one_line(stopped, tmp_path):
     def build_dying(groups: int, streams: int, seed: int, threads: int, progress):
         return [Dying(range(streams * g, streams * (g + 1))) for g in range(groups)]
 
-    with pytest.raises(MachineError, match="emulator of drawn died .*gone") as fault:
+    with pytest.raises(MachineError, match="emulator of tests:drawn died .*gone") as fault:
         play(folder, game=HostedGame(build_dying, Drawn.spec))
     assert "\n" not in str(fault.value) and fault.value.exit_code == 71
     assert listed(folder)[0].name == listed(stopped)[0].name

@@ -13,8 +13,8 @@ from sidequest.errors import MachineError
 from sidequest.records import Recorder, describe_machine, read_run
 from sidequest.runs import saving
 from sidequest.runs.checkpoint import FOLDER, listed
-from sidequest.runs.launch import told
 from sidequest.runs.resume import Standing, reopen
+from sidequest.runs.trainer import told
 from tests.reliability import child
 from tests.reliability.harness import CHUNK, OPTIONS, results, run, specs
 

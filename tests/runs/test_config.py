@@ -27,7 +27,7 @@ from sidequest.config import (
 )
 from sidequest.environments.base import EnvironmentSpec
 from sidequest.runs.assembly import assemble, make_optimiser
-from sidequest.runs.resume import identity_of
+from sidequest.runs.spec import recorded_identity
 from sidequest.switching.variants import PAPER_ARMS, parse
 
 # "Hyper-parameters and settings", row by row.
@@ -245,7 +245,7 @@ def test_a_config_of_before_pictures_were_standardised(older):
         said[component] |= entries
     plain = json.loads(json.dumps(said))
     assert from_dict(plain) == change(PAPER, **neither)
-    identity = identity_of({"variant": "V", "game": "G", "config": plain})
+    identity = recorded_identity({"variant": "V", "game": "G", "config": plain})
     assert not {"learning.centred", "network.standardised"} & set(identity)
     assert identity["learning.normalise_inputs"] is False and identity["game"] == "G"
 

@@ -90,7 +90,7 @@ def test_cases_34_and_35_the_command_refuses(
     def accept(*_):
         raise Accepted
 
-    monkeypatch.setattr("sidequest.runs.launch.lock_folders", accept)
+    monkeypatch.setattr("sidequest.runs.trainer.lock_folders", accept)
     with pytest.raises(Accepted):
         main([*command, *advised.split(" ")])
 

@@ -18,6 +18,7 @@ from sidequest.runs.progress import (
 from sidequest.runs.spec import Favourite, RunSpec
 from sidequest.switching.variants import PAPER_ARMS, parse
 from sidequest.types import EpisodeSummary
+from tests.runs.tiny import TINY
 
 NAN = math.nan
 
@@ -85,7 +86,7 @@ def test_favourites_by_hand():
 
 def teller(game: str, seeds: int) -> Teller:
     variant = parse("XU-intra(10,informed,p*,X)")
-    runs = [RunSpec(variant, game, seed, Path("x")) for seed in range(seeds)]
+    runs = [RunSpec(variant, game, seed, Path("x"), TINY, 0) for seed in range(seeds)]
     return Teller(runs, PAPER_ARMS, total=1_000)
 
 

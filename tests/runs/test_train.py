@@ -11,13 +11,13 @@ import pytest
 
 from sidequest import records
 from sidequest.config import change, from_dict
+from sidequest.environments import registry
 from sidequest.records import read_run, read_table
-from sidequest.runs import checkpoint
+from sidequest.runs import checkpoint, trainer
 from sidequest.runs.assembly import make_network
 from sidequest.runs.evaluation import make_evaluator
 from sidequest.runs.keys import EVALUATION
 from sidequest.runs.spec import RunSpec, folder_name
-from sidequest.runs.train import train
 from sidequest.switching.variants import parse
 from tests.runs.tiny import TINY, bargains
 
@@ -48,9 +48,12 @@ class Watcher:
 
 def run(folder):
     watcher = Watcher()
-    runs = [RunSpec(VARIANT, GAME, seed, folder / name) for name, seed in SEEDS.items()]
-    environment = bargains()
-    train(runs, environment, CONFIG, FRAMES, watcher)
+    registry._registered[GAME] = bargains
+    runs = [
+        RunSpec(VARIANT, GAME, seed, folder / name, CONFIG, FRAMES)
+        for name, seed in SEEDS.items()
+    ]
+    trainer.run(runs, watcher)
     return watcher
 
 
@@ -72,14 +75,25 @@ def test_the_columns_are_spelt_so(trained):
     folder, _ = trained
     columns = read_table(folder / "one", "episodes").columns
     assert set(columns) == {
-        *("run", "frames", "stream", "return", "length", "p_X", "med_X", "rmed_X"),
+        *(
+            "variant",
+            "game",
+            "seed",
+            "frames",
+            "stream",
+            "return",
+            "length",
+            "p_X",
+            "med_X",
+            "rmed_X",
+        ),
         *("periods", "realised_rate", "target_rate", "arm_explore", "arm_exploit"),
     }
     for table, wanted in {
-        "evaluations": {"run", "frames", "return", "length"},
+        "evaluations": {"seed", "frames", "return", "length"},
         "learning": {"frames", "updates", "loss", "td_error_extrinsic", "gradient_norm"},
-        "bandits": {"run", "frames", "bandit", "arm", "probability"},
-        "traces": {"run", "frames", "length", "modes", "signal", "reward"},
+        "bandits": {"seed", "frames", "bandit", "arm", "probability"},
+        "traces": {"seed", "frames", "length", "modes", "signal", "reward"},
     }.items():
         assert wanted <= set(read_table(folder / "one", table).columns)
 
@@ -156,7 +170,7 @@ def test_the_same_seed_gives_the_same_tables(trained):
     for table in records.TABLES:
         one, same, other = (read_table(folder / name, table) for name in SEEDS)
         assert one.equals(same)
-        assert not one.drop("run").equals(other.drop("run"))
+        assert not one.drop("seed").equals(other.drop("seed"))
 
 
 def test_parameters_load_and_play_as_before(trained):

@@ -69,6 +69,6 @@ def test_quick_has_few_programs():
 
 def test_short_runs_are_not_saved_all_the_time():
     group = plan(jobs_of(find("quick")), Machine("cpu", 2))[0]
-    assert group.saving.interval(30_000) == 25_000
+    assert group.checkpoints.interval(30_000) == 25_000
     group = plan(jobs_of(find("paper/fig7")), Machine("gpu", 1))[0]
-    assert group.saving.interval(2_000_000_000) == 100_000_000
+    assert group.checkpoints.interval(2_000_000_000) == 100_000_000

@@ -1,7 +1,7 @@
-"""Starts runs of one game where they belong: in a compiled population, or on emulators.
+"""Trains runs of one game: in a compiled population, or on emulators.
 
-Starting the same runs again is always right: what has finished is left alone, what was cut
-off goes on from its newest good checkpoint, and what was not begun is begun.
+Starting the same runs again is always right: finished runs are skipped, interrupted ones
+resume from their newest good checkpoint, and the others begin.
 """
 
 import contextlib
@@ -18,53 +18,59 @@ from sidequest.records import RUN_FILE, Recorder, read_run
 from sidequest.runs.fitting import of_hosted, of_population, refuse_too_large
 from sidequest.runs.pace import pace_of
 from sidequest.runs.process import StopSignal, lock_folders
-from sidequest.runs.resume import describe_run, identity, is_finished
-from sidequest.runs.spec import TENTHS, Display, Progress, RunSpec, Saving
+from sidequest.runs.resume import describe_run
+from sidequest.runs.spec import (
+    DEFAULT_CHECKPOINTS,
+    Checkpointing,
+    Display,
+    Progress,
+    RunSpec,
+    is_finished,
+)
 from sidequest.runs.train import train
 from sidequest.runs.train_hosted import Plan, make_plan, train_hosted
 
 
-def launch(
+def run(
     runs: Sequence[RunSpec],
-    config: Config,
-    frames: int,
     display: Display,
+    *,
     memory: int | None = None,
-    saving: Saving = TENTHS,
+    checkpoints: Checkpointing = DEFAULT_CHECKPOINTS,
 ) -> None:
-    """Side by side where the game is compiled; one after the other on emulators.
+    """Trains runs: side by side where the game is compiled, in turn on emulators.
 
     Args:
-        runs: Of one game. Those whose variants need the same heads share a program.
+        runs: Runs of one game, with one config and one number of frames. Those whose
+            variants need the same heads share a program.
         memory: Bytes for the frames in replay, on emulators.
 
     Raises:
         SidequestError: If a run ended before its time, with all of them saved as they are.
     """
+    config = runs[0].config
     check(config)
     display = Unbreakable(display)
     environment = registry.make(runs[0].game)
-    runs = unfinished(runs, config, frames)
+    runs = unfinished(runs)
     plan = None
     if isinstance(environment, HostedGame):
-        variants = [run.variant for run in runs]
+        variants = [one.variant for one in runs]
         plan = make_plan(config, environment.spec, variants, memory)
         memory = plan.memory
     refuse_impossible(runs, environment, config, plan)
     heard = StopSignal(display.say)
-    with lock_folders([run.folder for run in runs]), heard as interrupts, told(runs):
+    with lock_folders([one.folder for one in runs]), heard as interrupts, told(runs):
         # Once more: another process may have finished some before we held them.
-        runs = unfinished(runs, config, frames)
-        enrol(runs, config, frames, memory, saving)
+        runs = unfinished(runs)
+        enrol(runs, memory, checkpoints)
         if isinstance(environment, CompiledEnvironment):
             for group in by_heads(runs):
-                train(group, environment, config, frames, display, saving, interrupts)
+                train(group, environment, display, checkpoints, interrupts)
             return
-        for run in runs:
-            display.say(f"{run.variant}, seed {run.seed}")
-            train_hosted(
-                run, environment, config, frames, display, memory, saving, interrupts
-            )
+        for one in runs:
+            display.say(f"{one.variant}, seed {one.seed}")
+            train_hosted(one, environment, display, memory, checkpoints, interrupts)
 
 
 class Unbreakable:
@@ -86,10 +92,8 @@ class Unbreakable:
             self.display.show(progress)
 
 
-def unfinished(runs: Sequence[RunSpec], config: Config, frames: int) -> list[RunSpec]:
-    return [
-        run for run in runs if not is_finished(run.folder, identity(run, config, frames))
-    ]
+def unfinished(runs: Sequence[RunSpec]) -> list[RunSpec]:
+    return [run for run in runs if not is_finished(run)]
 
 
 def by_heads(runs: Sequence[RunSpec]) -> list[list[RunSpec]]:
@@ -119,23 +123,17 @@ def refuse_impossible(
         refuse_too_large(holding)
 
 
-def enrol(
-    runs: Sequence[RunSpec],
-    config: Config,
-    frames: int,
-    memory: int | None,
-    saving: Saving,
-) -> None:
+def enrol(runs: Sequence[RunSpec], memory: int | None, checkpoints: Checkpointing) -> None:
     """Makes every run's folder now, so that all of them can be resumed."""
     for group in by_heads(runs):
         more = {
             "memory": memory,
-            "saving": saving._asdict(),
+            "checkpoints": checkpoints._asdict(),
             "company": len(group) > 1,
         }
         for run in group:
             if not (run.folder / RUN_FILE).exists():
-                said = describe_run(run, config, frames, pace_of(config), **more)
+                said = describe_run(run, pace_of(run.config), **more)
                 Recorder(run.folder, said).close()
 
 
