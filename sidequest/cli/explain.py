@@ -144,7 +144,7 @@ def example_arms(variant: Variant) -> dict[str, float]:
 
 def play_example(variant: Variant, steps: int, episode: int, seed: int) -> Trace:
     """The last `steps` steps of a longer stream, which start with an episode's start."""
-    from sidequest.figures.strips import last_steps
+    from sidequest.figures.illustrations import last_steps
     from sidequest.switching.rehearsal import rehearse
 
     trace = rehearse(
@@ -162,7 +162,7 @@ def _show(variant: Variant, trace: Trace) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from sidequest.figures.strips import characteristics
+    from sidequest.figures.illustrations import characteristics
 
     console = Console(highlight=False)
     fixed = [f"{name} = {value:g}" for name, value in example_arms(variant).items()]
@@ -207,7 +207,7 @@ def strip_lines(trace: Trace, width: int) -> Iterator[Text]:
 
 
 def _draw(variant: Variant, trace: Trace, path: Path) -> None:
-    from sidequest.figures.example import draw_example
+    from sidequest.figures.illustrations import draw_example
     from sidequest.figures.style import save
 
     try:

@@ -15,9 +15,9 @@ from sidequest.errors import InvalidRequest
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from sidequest.figures.illustrations import Row
+    from sidequest.figures.illustrations import Scene, Stage
     from sidequest.figures.reading import Records
-    from sidequest.figures.scenes import Scene, Stage
+    from sidequest.types import Trace
 
 ILLUSTRATIONS = "illustrations"
 
@@ -103,53 +103,24 @@ def read_and_warn(folder: Path) -> Records:
 
 
 def illustrations() -> Iterator[tuple[str, Figure]]:
-    """The paper's illustrations by the names of their files."""
-    from sidequest.figures import scenes
-    from sidequest.figures.illustrations import (
-        Section,
-        draw_design_space,
-        draw_granularities,
-        draw_in_brief,
-    )
+    """Yields the paper's illustrations with the names of their files."""
+    from sidequest.figures.illustrations import draw_all
 
-    def play_groups(stage: Stage, groups: tuple[scenes.Group, ...]) -> list[Section]:
-        return [
-            Section(group.title, group.choice, play(stage, *group.scenes))
-            for group in groups
-        ]
-
-    stage = scenes.FIGURE_1
-    rows = play(stage, *scenes.GRANULARITIES)
-    yield "figure-1", draw_granularities(rows, stage.episode)
-    stage = scenes.FIGURE_2
-    sections = play_groups(stage, scenes.DESIGN_SPACE)
-    yield "figure-2", draw_design_space(sections, play(stage, scenes.PROMISE))
-    stage = scenes.FIGURE_2_APPENDIX
-    sections = play_groups(stage, scenes.DESIGN_SPACE_APPENDIX)
-    signals = play(stage, scenes.PROMISE, scenes.MISMATCH)
-    yield "figure-2-appendix", draw_design_space(sections, signals)
-    stage = scenes.README
-    (signal,) = play(stage, scenes.UNSURE)
-    yield "readme", draw_in_brief(play(stage, *scenes.IN_BRIEF), signal)
+    return draw_all(simulate)
 
 
-def play(stage: Stage, *cast: Scene) -> list[Row]:
-    """Runs the real controllers through each scene; keeps the episodes to be shown."""
-    from sidequest.figures.illustrations import Row
-    from sidequest.figures.scenes import surprise
-    from sidequest.figures.strips import last_steps
+def simulate(stage: Stage, scene: Scene) -> Trace:
+    """Runs the real controllers through a scene; keeps the episodes to be shown."""
+    from sidequest.figures.illustrations import last_steps, surprise
     from sidequest.switching.rehearsal import rehearse
     from sidequest.switching.variants import parse
 
-    rows = []
-    for scene in cast:
-        unsure = surprise(stage, late=scene.late)
-        trace = rehearse(
-            parse(scene.variant),
-            steps=len(unsure),
-            episode=stage.episode,
-            seed=scene.seed,
-            surprise=unsure,
-        )
-        rows.append(Row(scene.label, scene.variant, last_steps(trace, stage.steps)))
-    return rows
+    unsure = surprise(stage, late=scene.late)
+    trace = rehearse(
+        parse(scene.variant),
+        steps=len(unsure),
+        episode=stage.episode,
+        seed=scene.seed,
+        surprise=unsure,
+    )
+    return last_steps(trace, stage.steps)

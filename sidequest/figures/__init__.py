@@ -26,14 +26,11 @@ The figures of a study, one module a family; `gallery` lists them all
 
 Illustrations that need no runs
 
-    strips         the modes of a stream as a coloured strip
-    example        one variant's example in detail
-    scenes         what the paper's illustrations show
-    illustrations  how they show it
+    illustrations  figures 1 and 2, the README's picture, one variant's example
+    film           films of single episodes
 
-Rooms of their own
+Packages
 
     claims/        the paper's claims, and whether these records support them
     report/        one page with all of it
-    film           films of single episodes
 """

@@ -13,7 +13,13 @@ from matplotlib.ticker import MaxNLocator
 from sidequest.figures import style as look
 from sidequest.figures.claims.measures import exploit_periods
 from sidequest.figures.curves import draw_panel, some_styles, style_keys
-from sidequest.figures.illustrations import Row, draw_granularities
+from sidequest.figures.illustrations import (
+    EXPLOIT_HEIGHT,
+    EXPLORE_HEIGHT,
+    Row,
+    draw_granularities,
+    last_steps,
+)
 from sidequest.figures.notes import gap_notes, some
 from sidequest.figures.pairs import (
     Pair,
@@ -32,7 +38,6 @@ from sidequest.figures.reading import (
     table,
     variants_of,
 )
-from sidequest.figures.strips import EXPLOIT_HEIGHT, EXPLORE_HEIGHT, last_steps
 from sidequest.types import Trace
 
 EPISODES = 15

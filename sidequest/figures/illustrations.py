@@ -1,18 +1,66 @@
-"""How the paper's illustrations are drawn: figures 1 and 2, and the README's picture."""
+"""Illustrations that need no runs: the paper's figures 1 and 2, the README's picture, and
+one variant's example in detail.
 
-from collections.abc import Sequence
-from typing import NamedTuple
+They draw traces: what the real controllers do in a made-up game. A trace is shown as a
+*strip*, one row of bars in the colours of the modes. This module says which variants are
+shown in which game; `simulate`, which the caller passes, runs the controllers.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sidequest.figures import style as look
-from sidequest.figures.strips import characteristics, draw_strip
+from sidequest.figures import style
 from sidequest.types import Trace
 
-GAP = 1.3  # rows, for the title of a section
-LETTER = 0.602 * look.SMALL / 72  # inches: a letter's width in the font of the names
+EXPLOIT_HEIGHT = 0.5  # of a row; the lower bar is the cue for those who see no hue
+EXPLORE_HEIGHT = 0.8
+_WARM_UP = 20  # episodes played before those shown, so that averages have settled
+_GAP = 1.3  # rows, for the title of a group
+_LETTER = 0.602 * style.SMALL / 72  # inches: a letter's width in the font of the names
+_REWARD_ROW = -0.75  # where the marks of rewards lie, below the strip at 0
+
+
+class Stage(NamedTuple):
+    """The made-up game of a figure."""
+
+    episode: int
+    """Steps of an episode."""
+    shown: int
+    """Episodes that are drawn."""
+
+    @property
+    def steps(self) -> int:
+        """The number of steps that are drawn."""
+        return self.episode * self.shown
+
+
+class Scene(NamedTuple):
+    """One variant in a made-up game."""
+
+    variant: str
+    label: str = ""
+    seed: int = 0
+    late: bool = False
+    """Whether the agent is unsure late in each episode, or else in a few patches."""
+
+
+class Group(NamedTuple):
+    """Arguments of `intra` that differ in one choice."""
+
+    title: str
+    choice: int
+    """Which of the four in `intra(n_X, trigger, n_G, start)` differs."""
+    arguments: tuple[str, ...]
+
+    @property
+    def scenes(self) -> list[Scene]:
+        """The scenes of the variants with these arguments."""
+        return [Scene(f"XU-intra({one})") for one in self.arguments]
 
 
 class Row(NamedTuple):
@@ -23,14 +71,6 @@ class Row(NamedTuple):
     trace: Trace
 
 
-class Section(NamedTuple):
-    """Rows under one title; `choice` of the four in their names is what differs."""
-
-    title: str
-    choice: int
-    rows: Sequence[Row]
-
-
 class Point(NamedTuple):
     """A row on the characteristic plot."""
 
@@ -39,8 +79,160 @@ class Point(NamedTuple):
     median: float
 
 
+Simulate: TypeAlias = Callable[[Stage, Scene], Trace]
+"""Runs the controllers of a scene and returns the steps that are shown."""
+
+FIGURE_1 = Stage(episode=100, shown=4)
+GRANULARITIES = (
+    Scene("XU-experiment-level-X", "A"),
+    Scene("XU-episode-level-0.5", "B", seed=3),
+    Scene("XU-step-level-0.2", "C", seed=5),
+    Scene("XU-intra(5,blind,20,G)", "D"),
+    Scene("XU-intra(5,informed:variance,0.05,G)", "E", seed=2, late=True),
+    Scene("XU-intra(20,blind,80,G)", "F"),
+    Scene("XU-intra(15,blind,0.1,X)", "G", seed=1),
+)
+"""C to F share p_X, D and E share med_X too; see the caption of figure 1."""
+
+# Symmetric switching asks its trigger at every step, so that its signal has no gaps.
+PROMISE = Scene("XU-intra(=,informed,0.01,G)", "value promise discrepancy")
+_MISMATCH = Scene("XU-intra(=,informed:mismatch,0.01,G)", "action mismatch")
+
+FIGURE_2 = Stage(episode=400, shown=1)
+DESIGN_SPACE = (
+    Group(
+        "explore duration: how long an explore period lasts",
+        0,
+        ("1,informed,0.01,X", "10,informed,0.01,X", "100,informed,0.01,X"),
+    ),
+    Group(
+        "trigger: what starts an explore period",
+        1,
+        ("10,blind,0.01,X", "10,informed,0.01,X"),
+    ),
+    Group(
+        "exploit duration: how often one starts",
+        2,
+        ("10,informed,0.1,X", "10,informed,0.01,X", "10,informed,0.001,X"),
+    ),
+    Group(
+        "starting mode: how each episode begins",
+        3,
+        ("10,informed,0.01,G", "10,informed,0.01,X"),
+    ),
+)
+
+_FIGURE_2_APPENDIX = Stage(episode=300, shown=3)
+DESIGN_SPACE_APPENDIX = (
+    Group(
+        "explore duration: steps, a share of the episode, a bandit's choice, symmetric",
+        0,
+        ("1,blind,100,G", "10,blind,100,G", "5%,blind,100,G")
+        + ("*,blind,100,G", "=,blind,100,G"),
+    ),
+    Group(
+        "trigger: a clock, a coin, value promise, action mismatch, variance",
+        1,
+        ("10,blind,100,G", "10,blind,0.01,G", "10,informed,0.01,G")
+        + ("10,informed:mismatch,0.01,G", "10,informed:variance,0.01,G"),
+    ),
+    Group(
+        "exploit duration: steps, a probability, a bandit's choice of either",
+        2,
+        ("10,blind,10,G", "10,blind,100,G", "10,blind,0.1,G")
+        + ("10,blind,n*,G", "10,blind,p*,G"),
+    ),
+    Group("starting mode: exploit or explore", 3, ("10,blind,100,G", "10,blind,100,X")),
+)
+
+_README = Stage(episode=300, shown=1)
+IN_BRIEF = (
+    Scene("XU-step-level-0.2", "step by step, by a coin"),
+    Scene("XU-episode-level-0.5", "whole episodes at a time"),
+    Scene("XU-intra(15,blind,60,G)", "within episodes, by a clock"),
+    Scene("XU-intra(15,informed,0.02,G)", "within episodes, when unsure"),
+)
+
+
+def draw_all(simulate: Simulate) -> Iterator[tuple[str, Figure]]:
+    """Yields the paper's illustrations with the names of their files."""
+    rows = _play_scenes(simulate, FIGURE_1, GRANULARITIES)
+    yield "figure-1", draw_granularities(rows, FIGURE_1.episode)
+    yield "figure-2", _draw_design_space(simulate, FIGURE_2, DESIGN_SPACE, [PROMISE])
+    signals = [PROMISE, _MISMATCH]
+    appendix = _FIGURE_2_APPENDIX, DESIGN_SPACE_APPENDIX, signals
+    yield "figure-2-appendix", _draw_design_space(simulate, *appendix)
+    yield "readme", _draw_in_brief(simulate)
+
+
+def _play_scenes(simulate: Simulate, stage: Stage, scenes: Sequence[Scene]) -> list[Row]:
+    """Plays each scene and returns the strips to be drawn."""
+    return [Row(scene.label, scene.variant, simulate(stage, scene)) for scene in scenes]
+
+
+def surprise(stage: Stage, *, late: bool) -> Float[np.ndarray, "T"]:
+    """Returns how unsure the agent is at each step: the same in every episode."""
+    place = (np.arange(stage.episode) + 0.5) / stage.episode
+    if late:
+        one = 1.8 * place**3
+    else:
+        bumps = ((0.22, 0.7), (0.5, 0.35), (0.76, 1.0))
+        one = sum(size * np.exp(-(((place - at) / 0.035) ** 2)) for at, size in bumps)
+    return np.tile(np.asarray(one, np.float32), _WARM_UP + stage.shown)
+
+
+def characteristics(trace: Trace, *, cut: bool = True) -> tuple[float, float]:
+    """Returns (p_X, med_X) of all steps; the median is NaN if nothing explored."""
+    lengths = [length for _, length in explore_periods(trace, cut=cut)]
+    median = float(np.median(lengths)) if lengths else float("nan")
+    return float(trace.modes.mean()), median
+
+
+def explore_periods(trace: Trace, *, cut: bool = True) -> list[tuple[int, int]]:
+    """Returns the first step and the length of each explore period, in order.
+
+    An episode's end ends a period, unless `cut` is False:
+
+    t         0 1 2 3 4 5      cut        (2, 2) (4, 1)
+    is_first  1 0 0 0 1 0      not cut    (2, 3)
+    mode      G G X X X G
+    """
+    begins = np.append(True, np.diff(trace.modes))
+    if cut:
+        begins |= trace.is_first
+    starts = np.flatnonzero(begins)
+    lengths = np.diff(np.append(starts, len(trace.modes)))
+    periods = zip(starts.tolist(), lengths.tolist(), strict=True)
+    return [(start, length) for start, length in periods if trace.modes[start]]
+
+
+def last_steps(trace: Trace, steps: int) -> Trace:
+    """Returns the end of a trace, where all averages have settled."""
+    return Trace(*(column[-steps:] for column in trace))
+
+
+def draw_strip(axes: Axes, trace: Trace, row: float = 0.0) -> None:
+    """Draws a strip of height 1 around y = `row`; step t fills x from t to t + 1."""
+    # One blue bar lies under all of it: side by side, bars would show seams.
+    for bars, height, colour in (
+        ([(0, len(trace.modes))], EXPLOIT_HEIGHT, style.BLUE),
+        (explore_periods(trace), EXPLORE_HEIGHT, style.MAGENTA),
+    ):
+        axes.broken_barh(bars, (row - height / 2, height), facecolors=colour, linewidth=0)
+    starts = np.flatnonzero(trace.is_first)
+    line = {"colors": style.INK, "linewidth": 1.2, "zorder": 3}
+    axes.vlines(starts[starts > 0], row - 0.5, row + 0.5, **line)
+
+
+def _frame_strips(axes: Axes, trace: Trace) -> None:
+    axes.set_xlim(0, len(trace.modes))
+    style.tidy(axes, sides=())
+    axes.set(xticks=[], yticks=[])
+    axes.set_xlabel("steps")
+
+
 def place_points(rows: Sequence[Row]) -> list[Point]:
-    """(p_X, med_X) of each row; an experiment-level period outlasts its episodes."""
+    """Returns (p_X, med_X) of each row; experiment-level periods outlast episodes."""
     return [
         Point(
             row.label,
@@ -50,12 +242,13 @@ def place_points(rows: Sequence[Row]) -> list[Point]:
     ]
 
 
+@style.styled
 def draw_granularities(rows: Sequence[Row], episode: int) -> Figure:
-    """Figure 1: when the agent explores, and where that lies on the characteristic plot.
+    """Draws figure 1: when agents explore, and where that lies on the characteristic plot.
 
     `episode` is the length of a typical one.
     """
-    figure = look.new_figure(10.0, 3.6)
+    figure = style.new_figure(10.0, 3.6)
     left, right = figure.subplots(1, 2, width_ratios=[1.55, 1.0])
     figure.subplots_adjust(left=0.035, right=0.985, top=0.91, bottom=0.13, wspace=0.14)
     pitch = 1.5  # leaves room for a name above each strip
@@ -64,54 +257,48 @@ def draw_granularities(rows: Sequence[Row], episode: int) -> Figure:
         left.text(0, pitch * y - 0.72, row.variant, size=6, family="monospace", va="center")
     left.set_ylim(pitch * len(rows) - 0.9, -1.0)
     _frame_strips(left, rows[0].trace)
-    left.set_yticks(pitch * np.arange(len(rows)), [row.label for row in rows])
-    for letter in left.get_yticklabels():
-        letter.set(size=look.LARGE, weight="bold")
-    left.set_xlabel("steps; black lines are episode boundaries", size=look.SMALL)
-    look.mode_legend(left, loc="lower right", bbox_to_anchor=(1.0, 0.99), borderpad=0)
+    font = {"size": style.LARGE, "weight": "bold"}
+    left.set_yticks(pitch * np.arange(len(rows)), [row.label for row in rows], **font)
+    left.set_xlabel("steps; black lines are episode boundaries")
+    style.mode_legend(left, loc="lower right", bbox_to_anchor=(1.0, 0.99), borderpad=0)
     draw_characteristics(right, place_points(rows), episode)
     return figure
 
 
 def draw_characteristics(axes: Axes, points: Sequence[Point], episode: int) -> None:
-    """p_X against med_X, with the area that only intra-episodic switching reaches.
+    """Plots p_X against med_X, with the area that only intra-episodic switching reaches.
 
     A period of n explore steps is followed by one exploit step or more, which bounds p_X
     by n / (n + 1): the corner above that is empty.
     """
     lengths = np.geomspace(1.25, episode / 1.25, 200)
-    axes.fill_between(lengths, 0.02, lengths / (lengths + 1), color=look.YELLOW, lw=0)
+    axes.fill_between(lengths, 0.02, lengths / (lengths + 1), color=style.YELLOW, lw=0)
     middle = float(np.sqrt(episode))
-    axes.text(middle, 0.42, "intra-episodic", size=look.MEDIUM, style="italic", ha="center")
-    for x, text in ((1, "step-level"), (episode, "episode-level")):
-        axes.axvline(x, color=look.GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
-        axes.text(x, 1.09, text, size=look.SMALL, color=look.GREY, ha="center")
     axes.text(
-        6 * episode, 1.09, "experiment", size=look.SMALL, color=look.GREY, ha="center"
+        middle, 0.42, "intra-episodic", size=style.MEDIUM, style="italic", ha="center"
     )
+    grey = {"size": style.SMALL, "color": style.GREY, "ha": "center"}
+    axes.text(1, 1.09, "step-level", **grey)
+    axes.text(episode, 1.09, "episode-level", **grey)
+    axes.text(6 * episode, 1.09, "experiment", **grey)
+    for x in (1, episode):
+        axes.axvline(x, color=style.GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
     for place in {(point.median, point.p) for point in points}:
-        axes.plot(*place, "o", color=look.INK, markersize=5)
-    for (x, y), label in _labels(points).items():
-        axes.annotate(
-            label,
-            (x, y),
-            (6, 4),
-            textcoords="offset points",
-            size=look.LARGE,
-            weight="bold",
-        )
+        axes.plot(*place, "o", color=style.INK, markersize=5)
+    font = {"size": style.LARGE, "weight": "bold"}
+    for place, label in _labels(points).items():
+        axes.annotate(label, place, (6, 4), textcoords="offset points", **font)
     axes.set_xscale("log")
     axes.set_xlim(0.7, 12 * episode)
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.minorticks_off()
     axes.set_ylim(-0.03, 1.07)
-    axes.set_xlabel("med$_X$, steps of a typical explore period", size=look.MEDIUM)
-    axes.set_ylabel("$p_X$, share of explore steps", size=look.MEDIUM)
-    look.tidy(axes)
+    axes.set_xlabel("med$_X$, steps of a typical explore period", size=style.MEDIUM)
+    axes.set_ylabel("$p_X$, share of explore steps", size=style.MEDIUM)
 
 
 def _labels(points: Sequence[Point]) -> dict[tuple[float, float], str]:
-    """One label a place: points that lie on top of each other share it."""
+    """Returns one label for each place: points on top of each other share it."""
     labels: dict[tuple[float, float], str] = {}
     for point in points:
         near = [
@@ -124,52 +311,40 @@ def _labels(points: Sequence[Point]) -> dict[tuple[float, float], str]:
     return labels
 
 
-def draw_design_space(sections: Sequence[Section], signals: Sequence[Row]) -> Figure:
-    """Figure 2: how each choice in the name of a variant changes when it explores."""
-    names = [row.variant for section in sections for row in section.rows]
-    lines = len(names) + GAP * len(sections)
+@style.styled
+def _draw_design_space(
+    simulate: Simulate, stage: Stage, groups: Sequence[Group], signals: Sequence[Scene]
+) -> Figure:
+    """Draws figure 2: how each choice in the name of a variant changes when it explores."""
+    names = [scene.variant for group in groups for scene in group.scenes]
+    lines = len(names) + _GAP * len(groups)
     heights = [*[0.45] * len(signals), 0.21 * lines]
     wide, tall = 8.6, 0.6 + sum(heights)
-    figure = look.new_figure(wide, tall)
-    panels = figure.subplots(
-        len(heights), 1, sharex=True, squeeze=False, height_ratios=heights
-    )[:, 0]
-    figure.subplots_adjust(
-        left=(0.25 + LETTER * max(map(len, names))) / wide,
-        right=0.985,
-        top=1 - 0.35 / tall,
-        bottom=0.25 / tall,
-        hspace=0.12,
-    )
-    for axes, signal in zip(panels, signals, strict=False):
-        draw_signal(axes, signal)
-    _draw_sections(panels[-1], sections)
-    figure.text(
-        0.02,
-        1 - 0.22 / tall,
-        "XU-intra($n_X$, trigger, $n_G$, start)",
-        size=look.LARGE,
-        weight="bold",
-    )
-    look.mode_legend(figure, loc="upper right", bbox_to_anchor=(0.99, 1.0))
+    figure = style.new_figure(wide, tall)
+    grid = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
+    left = (0.25 + _LETTER * max(map(len, names))) / wide
+    top, bottom = 1 - 0.35 / tall, 0.25 / tall
+    figure.subplots_adjust(left=left, right=0.985, top=top, bottom=bottom, hspace=0.12)
+    for axes, signal in zip(grid, signals, strict=False):
+        _draw_area(axes, signal.label, simulate(stage, signal))
+    axes, y = grid[-1], 0.0
+    for group in groups:
+        y += _GAP
+        axes.text(0, y - 0.8, group.title, size=style.SMALL, style="italic", va="center")
+        for row in _play_scenes(simulate, stage, group.scenes):
+            draw_strip(axes, row.trace, y)
+            write_name(axes, row.variant, y, group.choice)
+            _frame_strips(axes, row.trace)
+            y += 1
+    axes.set_ylim(y - 0.4, 0)
+    title = "XU-intra($n_X$, trigger, $n_G$, start)"
+    figure.text(0.02, 1 - 0.22 / tall, title, size=style.LARGE, weight="bold")
+    style.mode_legend(figure, loc="upper right", bbox_to_anchor=(0.99, 1.0))
     return figure
 
 
-def _draw_sections(axes: Axes, sections: Sequence[Section]) -> None:
-    y = 0.0
-    for section in sections:
-        y += GAP
-        axes.text(0, y - 0.8, section.title, size=look.SMALL, style="italic", va="center")
-        for row in section.rows:
-            draw_strip(axes, row.trace, y)
-            write_name(axes, row.variant, y, section.choice)
-            y += 1
-    axes.set_ylim(y - 0.4, 0)
-    _frame_strips(axes, sections[0].rows[0].trace)
-
-
 def write_name(axes: Axes, name: str, y: float, choice: int) -> None:
-    """A variant's name left of its strip, with one of its four choices in bold."""
+    """Writes a variant's name left of its strip, with one of its four choices in bold."""
     before, inside = name.split("(")
     tokens = inside.removesuffix(")").split(",")
     start = len(before) + 1 + sum(len(token) + 1 for token in tokens[:choice])
@@ -178,58 +353,128 @@ def write_name(axes: Axes, name: str, y: float, choice: int) -> None:
     # Right-aligned in a font of fixed width, two texts lie letter over letter.
     bold = name[start:end] + "\N{NO-BREAK SPACE}" * (len(name) - end)
     place = {"x": -0.01, "y": y, "transform": axes.get_yaxis_transform()}
-    font = {"size": look.SMALL, "family": "monospace", "ha": "right", "va": "center"}
-    axes.text(s=plain, color=look.GREY, **place, **font)
-    axes.text(s=bold, color=look.INK, weight="bold", **place, **font)
+    font = {"size": style.SMALL, "family": "monospace", "ha": "right", "va": "center"}
+    axes.text(s=plain, color=style.GREY, **place, **font)
+    axes.text(s=bold, color=style.INK, weight="bold", **place, **font)
 
 
-def draw_signal(axes: Axes, row: Row) -> None:
-    """What an informed trigger listens to, as an area."""
-    signal = np.nan_to_num(row.trace.signal)
-    axes.fill_between(np.arange(len(signal)) + 0.5, signal, color=look.GREY, linewidth=0)
+def _draw_area(axes: Axes, label: str, trace: Trace) -> None:
+    """Draws the signal of an informed trigger as an area."""
+    signal = np.nan_to_num(trace.signal)
+    axes.fill_between(np.arange(len(signal)) + 0.5, signal, color=style.GREY, linewidth=0)
     axes.set_ylim(0, 1.05 * signal.max())
     axes.set_yticks([])
-    axes.set_ylabel(
-        row.label, size=look.SMALL, rotation=0, ha="right", va="center", labelpad=6
-    )
-    look.tidy(axes, sides=("bottom",))
+    place = {"rotation": 0, "ha": "right", "va": "center", "labelpad": 6}
+    axes.set_ylabel(label, **place)
+    style.tidy(axes, sides=("bottom",))
     axes.tick_params(bottom=False, labelbottom=False)
 
 
-def _frame_strips(axes: Axes, trace: Trace) -> None:
-    axes.set_xlim(0, len(trace.modes))
-    axes.set_yticks([])
-    look.tidy(axes, sides=())
-    axes.set_xticks([])
-    axes.set_xlabel("steps", size=look.SMALL)
-
-
-def draw_in_brief(rows: Sequence[Row], signal: Row) -> Figure:
-    """The README's picture: one episode, explored in four ways."""
-    figure = look.new_figure(8.0, 2.5)
+@style.styled
+def _draw_in_brief(simulate: Simulate) -> Figure:
+    """Draws the README's picture: one episode, explored in four ways."""
+    rows = _play_scenes(simulate, _README, IN_BRIEF)
+    figure = style.new_figure(8.0, 2.5)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[0.9, len(rows)])
     figure.subplots_adjust(left=0.285, right=0.985, top=0.87, bottom=0.07, hspace=0.05)
-    draw_signal(top, signal)
+    _draw_area(top, "how unsure the agent is", simulate(_README, PROMISE))
+    place = {"x": -0.015, "transform": bottom.get_yaxis_transform()}
+    place |= {"ha": "right", "va": "center"}
+    name = {"size": 6, "family": "monospace", "color": style.GREY}
     for y, row in enumerate(rows):
         draw_strip(bottom, row.trace, y)
-        place = {"x": -0.015, "transform": bottom.get_yaxis_transform(), "ha": "right"}
-        bottom.text(
-            y=y - 0.16, s=row.label, size=look.MEDIUM, weight="bold", va="center", **place
-        )
-        bottom.text(
-            y=y + 0.24,
-            s=row.variant,
-            size=6,
-            family="monospace",
-            color=look.GREY,
-            va="center",
-            **place,
-        )
+        bottom.text(y=y - 0.16, s=row.label, size=style.MEDIUM, weight="bold", **place)
+        bottom.text(y=y + 0.24, s=row.variant, **name, **place)
     bottom.set_ylim(len(rows) - 0.5, -0.6)
     _frame_strips(bottom, rows[0].trace)
-    bottom.set_xlabel("one episode", size=look.SMALL)
-    figure.text(
-        0.015, 0.93, "When should an agent explore?", size=look.LARGE, weight="bold"
-    )
-    look.mode_legend(figure, loc="upper right", bbox_to_anchor=(0.99, 1.0))
+    bottom.set_xlabel("one episode")
+    title = {"s": "When should an agent explore?", "size": style.LARGE, "weight": "bold"}
+    figure.text(0.015, 0.93, **title)
+    style.mode_legend(figure, loc="upper right", bbox_to_anchor=(0.99, 1.0))
     return figure
+
+
+@style.styled
+def draw_example(trace: Trace, name: str) -> Figure:
+    """Draws one variant's example over time: signal (if it has one), probability, modes."""
+    informed = not np.isnan(trace.signal).all()
+    heights = [1.4, 1.4, 1.2] if informed else [1.4, 1.2]
+    tall = 1.0 + sum(heights)
+    figure = style.new_figure(9.0, tall)
+    panels = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
+    top, bottom = 1 - 0.55 / tall, 0.42 / tall
+    figure.subplots_adjust(left=0.09, right=0.98, top=top, bottom=bottom, hspace=0.2)
+    p, median = characteristics(trace)
+    typical = "–" if np.isnan(median) else f"{median:g} steps"
+    subtitle = f"$p_X$ = {p:.2f}    med$_X$ = {typical}"
+    figure.text(0.09, 1 - 0.22 / tall, name, size=style.LARGE, weight="bold")
+    figure.text(0.09, 1 - 0.42 / tall, subtitle, size=style.MEDIUM, color=style.INK)
+    if informed:
+        _draw_signal(panels[0], trace)
+    _draw_probability(panels[-2], trace)
+    _draw_modes(panels[-1], trace)
+    for axes in panels[:-1]:
+        for start in np.flatnonzero(trace.is_first)[1:]:
+            axes.axvline(start, color=style.INK, linewidth=0.8)
+    panels[-1].set_xlim(0, len(trace.modes))
+    style.mode_legend(
+        figure, switches=True, loc="upper right", bbox_to_anchor=(0.99, 0.995)
+    )
+    return figure
+
+
+def switches(trace: Trace) -> tuple[Bool[np.ndarray, "T"], Bool[np.ndarray, "T"]]:
+    """Returns which steps switch to explore, and which switch to exploit.
+
+    An episode's first step does neither: it starts anew.
+    """
+    before = np.append(trace.modes[0], trace.modes[:-1])
+    inside = ~trace.is_first
+    return inside & trace.modes & ~before, inside & ~trace.modes & before
+
+
+def _middles(trace: Trace) -> Float[np.ndarray, "T"]:
+    return np.arange(len(trace.modes)) + 0.5
+
+
+def _draw_signal(axes: Axes, trace: Trace) -> None:
+    """Draws what the trigger read; gaps are steps at which it was not asked."""
+    steps, (to_explore, _) = _middles(trace), switches(trace)
+    axes.plot(steps, trace.signal, color=style.INK, linewidth=0.8)
+    axes.plot(steps[to_explore], trace.signal[to_explore], **style.TO_EXPLORE)
+    axes.set_ylabel("trigger\nsignal")
+
+
+def _draw_probability(axes: Axes, trace: Trace) -> None:
+    """Draws the probability to leave the present mode, in the colour of that mode."""
+    steps, asked = _middles(trace), ~trace.is_first
+    before = np.append(trace.modes[0], trace.modes[:-1])
+    possible = trace.probability[asked & (trace.probability > 0)]
+    counted = (possible == 1).all()  # a coin and homeostasis know more than 0 and 1
+    for explores, colour in ((False, style.BLUE), (True, style.MAGENTA)):
+        drawn = asked & (before == explores) & (counted | (trace.probability > 0))
+        shown = np.where(drawn, trace.probability, np.nan)
+        axes.plot(steps, shown, ".-", color=colour, linewidth=0.8, markersize=1.5)
+    kinds = (style.TO_EXPLORE, style.TO_EXPLOIT)
+    for fired, kind in zip(switches(trace), kinds, strict=True):
+        axes.plot(steps[fired], trace.probability[fired], **kind)
+    if counted:
+        axes.set_ylim(-0.1, 1.1)
+    else:
+        axes.set_yscale("log")
+        axes.set_ylim(possible.min() / 2, 2.0)
+        axes.yaxis.minorticks_off()
+    axes.set_ylabel("probability\nof a switch")
+
+
+def _draw_modes(axes: Axes, trace: Trace) -> None:
+    """Draws the strip, and below it a mark for each reward."""
+    draw_strip(axes, trace)
+    steps = _middles(trace)[trace.reward > 0]
+    mark = {"markeredgecolor": style.INK, "markeredgewidth": 0.3, "markersize": 3.5}
+    rows = np.full(len(steps), _REWARD_ROW)
+    axes.plot(steps, rows, "d", color=style.GOLD, clip_on=False, **mark)
+    axes.set_ylim(_REWARD_ROW - 0.25, 0.6)
+    axes.set_yticks([0.0, _REWARD_ROW], ["mode", "reward"])
+    axes.set_xlabel("step")
+    style.tidy(axes, sides=("bottom",))

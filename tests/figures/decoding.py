@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL.ImageColor import getrgb
 
-from sidequest.figures import film
-from sidequest.figures import style as look
+from sidequest.figures import film, style
 
 
 def decode(path: Path) -> np.ndarray:
@@ -33,7 +32,7 @@ def modes_shown(frames: np.ndarray) -> str:
     for pixels in colours:
         near = {
             letter: abs(pixels - getrgb(colour)).max() <= 12
-            for letter, colour in (("G", look.BLUE), ("X", look.MAGENTA))
+            for letter, colour in (("G", style.BLUE), ("X", style.MAGENTA))
         }
         shown += {(True, False): "G", (False, True): "X"}.get(tuple(near.values()), "?")
     return shown

@@ -7,8 +7,7 @@ import pytest
 from PIL import Image
 from PIL.ImageColor import getrgb
 
-from sidequest.figures import film
-from sidequest.figures import style as look
+from sidequest.figures import film, style
 from sidequest.figures.film import (
     BARS,
     CELL,
@@ -58,14 +57,14 @@ def test_modes_appear_as_they_happen():
     frames = frames_of(trace_of("GGXG"))
     width = film.STEP_WIDTHS[1]
     middle = film.MODE_HEIGHT // 2
-    expected = [look.BLUE, look.BLUE, look.MAGENTA, look.BLUE]
+    expected = [style.BLUE, style.BLUE, style.MAGENTA, style.BLUE]
     for step, frame in enumerate(frames):
         shown = track(frame, film.MODE_TOP, film.MODE_HEIGHT)
         steps = shown[:, width // 2 :: width]
         colours = [tuple(colour) for colour in steps[middle, : step + 2]]
         assert colours == [getrgb(colour) for colour in (*expected[: step + 1], film.PAPER)]
     # Explore is the taller bar, for those who see no hue.
-    assert (steps[0, 2] == getrgb(look.MAGENTA)).all()
+    assert (steps[0, 2] == getrgb(style.MAGENTA)).all()
     assert (steps[0, [0, 1, 3]] == getrgb(film.PAPER)).all()
 
 
@@ -73,7 +72,7 @@ def test_a_long_episode_moves_on(monkeypatch):
     monkeypatch.setattr(film, "TRACK", 80)
     fitting = film.TRACK // film.STEP_WIDTHS[0]
     modes = "G" * 25 + "X" * 5 + "G" * 45
-    colours = {look.BLUE: "G", look.MAGENTA: "X", film.PAPER: "-"}
+    colours = {style.BLUE: "G", style.MAGENTA: "X", film.PAPER: "-"}
     for step, frame in enumerate(draw_film(square, trace_of(modes), CAPTION)):
         if step in (20, 28, 28 + fitting - 2, len(modes) - 1):
             middle = track(frame, film.MODE_TOP, film.MODE_HEIGHT)[film.MODE_HEIGHT // 2]
@@ -92,13 +91,13 @@ def test_the_signal_is_a_line_with_gaps():
     trace = trace_of("GGGGX")._replace(signal=signal)
     width = film.STEP_WIDTHS[1]
     columns = paint_tracks(trace).signal[:, width // 2 :: width]
-    inked = (columns == getrgb(look.INK)).all(axis=2)
+    inked = (columns == getrgb(style.INK)).all(axis=2)
     rows = [np.flatnonzero(inked[:, step]).tolist() for step in range(5)]
     bottom, top = film.GRAPH_HEIGHT - 3, 1
     middle = top + (bottom - top) // 2
     assert rows == [[], [bottom, bottom + 1], [1, 2], [middle, middle + 1], []]
     # Neighbours are joined.
-    joined = (paint_tracks(trace).signal[:, 2 * width] == getrgb(look.INK)).all(axis=1)
+    joined = (paint_tracks(trace).signal[:, 2 * width] == getrgb(style.INK)).all(axis=1)
     assert joined[top : bottom + 2].all()
     # Where the agent explores, the ground is tinted.
     assert (columns[:, 4] == getrgb(film.SHADE)).all()
@@ -110,7 +109,7 @@ def test_rewards_are_bars_up_and_down():
     columns = picture[:, :: film.STEP_WIDTHS[1]]
     middle = film.GRAPH_HEIGHT // 2
     reach = middle - 2
-    up, down = getrgb(look.GOLD), getrgb(look.INK)
+    up, down = getrgb(style.GOLD), getrgb(style.INK)
     gold = [np.flatnonzero((columns[:, step] == up).all(axis=1)) for step in range(4)]
     dark = [np.flatnonzero((columns[:, step] == down).all(axis=1)) for step in range(4)]
     assert [len(rows) for rows in gold] == [0, reach, 0, 2]

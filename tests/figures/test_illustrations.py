@@ -1,27 +1,109 @@
-"""The paper's illustrations, played by the real controllers."""
+"""Illustrations: strips, the figures that the real controllers play, an example."""
 
+import math
 import struct
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgba
 
+import sidequest
 from sidequest.cli import main
-from sidequest.cli.figures import play
-from sidequest.figures import scenes
-from sidequest.figures import style as look
+from sidequest.cli.figures import simulate
+from sidequest.figures import style
 from sidequest.figures.illustrations import (
+    DESIGN_SPACE,
+    DESIGN_SPACE_APPENDIX,
+    FIGURE_1,
+    FIGURE_2,
+    GRANULARITIES,
+    IN_BRIEF,
+    PROMISE,
     Point,
+    Row,
+    characteristics,
     draw_characteristics,
+    draw_example,
     draw_granularities,
+    draw_strip,
+    explore_periods,
+    last_steps,
     place_points,
+    switches,
     write_name,
 )
 from sidequest.switching.variants import parse
+from tests.figures.traces import trace_of
+
+
+def bars(collection) -> list[tuple[float, float]]:
+    """(left, right) of each bar of a strip."""
+    boxes = [path.get_extents() for path in collection.get_paths()]
+    return [(box.x0, box.x1) for box in boxes]
+
+
+def test_explore_periods_end_with_the_mode_or_the_episode():
+    trace = trace_of("GGXX|XG")
+    assert explore_periods(trace) == [(2, 2), (4, 1)]
+    assert explore_periods(trace, cut=False) == [(2, 3)]
+
+
+@pytest.mark.parametrize("text", ["GXXGGX", "X", "XXXX", "GXGXXXGG"])
+def test_characteristics_agree_with_periods_on_one_episode(text):
+    stats = sidequest.periods(text)
+    assert characteristics(trace_of(text)) == (stats.p, stats.median)
+
+
+def test_characteristics_of_several_episodes():
+    assert characteristics(trace_of("GXXX|XGGG")) == (0.5, 2.0)
+    assert characteristics(trace_of("GXXX|XGGG"), cut=False) == (0.5, 4.0)
+    p, median = characteristics(trace_of("GGG"))
+    assert p == 0 and math.isnan(median)
+
+
+def test_last_steps_keeps_the_end_of_every_column():
+    end = last_steps(trace_of("GGG|XGX"), 3)
+    assert end.modes.tolist() == [True, False, True]
+    assert end.is_first.tolist() == [True, False, False]
+    assert all(len(column) == 3 for column in end)
+
+
+def test_a_strip_has_bars_at_the_right_places_in_the_right_colours():
+    axes = style.new_figure(4, 1).subplots()
+    draw_strip(axes, trace_of("GGXX|XGGX"), row=2.0)
+    exploit, explore, boundaries = axes.collections
+    assert bars(exploit) == [(0, 8)]
+    assert bars(explore) == [(2, 4), (4, 5), (7, 8)]
+    assert tuple(exploit.get_facecolor()[0]) == to_rgba(style.BLUE)
+    assert tuple(explore.get_facecolor()[0]) == to_rgba(style.MAGENTA)
+    assert [segment[0, 0] for segment in boundaries.get_segments()] == [4]
+    low, high = (c.get_paths()[0].get_extents() for c in (exploit, explore))
+    assert high.y0 < low.y0 < 2.0 < low.y1 < high.y1  # the cue for those who see no hue
+
+
+def test_the_two_colours_differ_in_lightness():
+    def luminance(colour: str) -> float:
+        return float(np.dot(to_rgba(colour)[:3], (0.2126, 0.7152, 0.0722)))
+
+    assert luminance(style.BLUE) > 1.8 * luminance(style.MAGENTA)
+
+
+def test_saving_twice_gives_the_same_bytes(tmp_path):
+    for suffix in style.SUFFIXES:
+        written = []
+        for name in ("one", "two"):
+            figure = style.new_figure(2, 1)
+            draw_strip(figure.subplots(), trace_of("GGXX"))
+            written.append(style.save(figure, tmp_path / f"{name}{suffix}").read_bytes())
+        assert written[0] == written[1]
+    with pytest.raises(ValueError, match=".png, .svg"):
+        style.save(style.new_figure(1, 1), tmp_path / "one.jpg")
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return {row.label: row for row in play(scenes.FIGURE_1, *scenes.GRANULARITIES)}
+    played = [Row(one.label, one.variant, simulate(FIGURE_1, one)) for one in GRANULARITIES]
+    return {row.label: row for row in played}
 
 
 @pytest.fixture(scope="module")
@@ -30,17 +112,17 @@ def points(rows):
 
 
 def test_every_scene_has_a_canonical_name():
-    groups = (*scenes.DESIGN_SPACE, *scenes.DESIGN_SPACE_APPENDIX)
+    groups = (*DESIGN_SPACE, *DESIGN_SPACE_APPENDIX)
     cast = [scene for group in groups for scene in group.scenes]
-    for scene in (*cast, *scenes.GRANULARITIES, *scenes.IN_BRIEF, scenes.PROMISE):
+    for scene in (*cast, *GRANULARITIES, *IN_BRIEF, PROMISE):
         assert str(parse(scene.variant)) == scene.variant
 
 
 def test_figure_1_keeps_the_promises_of_its_caption(points):
     assert list(points) == list("ABCDEFG")
     assert points["A"].p == 1.0
-    assert points["A"].median > scenes.FIGURE_1.episode  # not ended by an episode's end
-    assert points["B"].median == scenes.FIGURE_1.episode
+    assert points["A"].median > FIGURE_1.episode  # not ended by an episode's end
+    assert points["B"].median == FIGURE_1.episode
     assert points["C"].median == 1
     shares = [points[letter].p for letter in "CDEF"]
     assert max(shares) - min(shares) < 0.05
@@ -48,26 +130,26 @@ def test_figure_1_keeps_the_promises_of_its_caption(points):
     assert points["D"].median == points["E"].median == 5
     assert points["F"].median > points["D"].median
     for letter in "DEFG":
-        assert 1 < points[letter].median < scenes.FIGURE_1.episode
+        assert 1 < points[letter].median < FIGURE_1.episode
     assert points["G"].p > 0.5
 
 
 def test_d_is_spread_out_and_e_explores_toward_the_end(rows):
     def share_of_late_steps(letter: str) -> float:
-        episodes = rows[letter].trace.modes.reshape(scenes.FIGURE_1.shown, -1)
-        return episodes[:, scenes.FIGURE_1.episode // 2 :].sum() / episodes.sum()
+        episodes = rows[letter].trace.modes.reshape(FIGURE_1.shown, -1)
+        return episodes[:, FIGURE_1.episode // 2 :].sum() / episodes.sum()
 
     assert share_of_late_steps("D") == 0.5
     assert share_of_late_steps("E") > 0.75
 
 
 def test_b_has_both_kinds_of_episodes_and_none_is_mixed(rows):
-    episodes = rows["B"].trace.modes.reshape(scenes.FIGURE_1.shown, -1)
+    episodes = rows["B"].trace.modes.reshape(FIGURE_1.shown, -1)
     assert set(episodes.mean(1)) == {0.0, 1.0}
 
 
 def test_figure_1_draws_every_row_and_every_point(rows, points):
-    left, right = draw_granularities(list(rows.values()), scenes.FIGURE_1.episode).axes
+    left, right = draw_granularities(list(rows.values()), FIGURE_1.episode).axes
     assert [label.get_text() for label in left.get_yticklabels()] == list("ABCDEFG")
     dots = {(x, y) for line in right.lines for x, y in zip(*line.get_data(), strict=True)}
     assert {(point.median, point.p) for point in points.values()} <= dots
@@ -75,7 +157,7 @@ def test_figure_1_draws_every_row_and_every_point(rows, points):
 
 
 def test_points_that_coincide_share_a_label():
-    axes = look.new_figure(3, 3).subplots()
+    axes = style.new_figure(3, 3).subplots()
     near = [Point("D", 0.2, 5.0), Point("E", 0.19, 5.0), Point("F", 0.2, 20.0)]
     draw_characteristics(axes, near, episode=100)
     written = {text.get_text() for text in axes.texts}
@@ -84,7 +166,7 @@ def test_points_that_coincide_share_a_label():
 
 def test_each_group_of_figure_2_differs_in_its_choice_alone():
     bases = []
-    for group in scenes.DESIGN_SPACE:
+    for group in DESIGN_SPACE:
         names = [scene.variant for scene in group.scenes]
         choices = [name.partition("(")[2].removesuffix(")").split(",") for name in names]
         differing = {i for i in range(4) if len({choice[i] for choice in choices}) > 1}
@@ -94,14 +176,13 @@ def test_each_group_of_figure_2_differs_in_its_choice_alone():
 
 
 def test_different_choices_make_different_strips():
-    for group in scenes.DESIGN_SPACE:
-        played = play(scenes.FIGURE_2, *group.scenes)
-        strips = {row.trace.modes.tobytes() for row in played}
-        assert len(strips) == len(played)
+    for group in DESIGN_SPACE:
+        strips = {simulate(FIGURE_2, one).modes.tobytes() for one in group.scenes}
+        assert len(strips) == len(group.scenes)
 
 
 def test_the_choice_in_question_is_the_bold_part_of_the_name():
-    axes = look.new_figure(3, 1).subplots()
+    axes = style.new_figure(3, 1).subplots()
     write_name(axes, "XU-intra(10,informed,0.01,X)", 0.0, choice=1)
     plain, bold = (text.get_text() for text in axes.texts)
     assert bold.rstrip("\N{NO-BREAK SPACE}") == "informed"
@@ -116,7 +197,7 @@ def test_the_command_writes_every_figure_and_says_where(capsys, tmp_path):
     printed = capsys.readouterr().out.split()
     names = ("figure-1", "figure-2", "figure-2-appendix", "readme")
     expected = [
-        tmp_path / "new" / f"{name}{end}" for name in names for end in look.SUFFIXES
+        tmp_path / "new" / f"{name}{end}" for name in names for end in style.SUFFIXES
     ]
     assert printed == [str(path) for path in expected]
     assert all(path.stat().st_size > 20_000 for path in expected)
@@ -141,3 +222,44 @@ def test_help_names_every_option(capsys):
         main(["figures", "--help"])
     text = capsys.readouterr().out
     assert "--out" in text and "illustrations" in text
+
+
+def texts(figure) -> str:
+    return " ".join(text.get_text() for text in figure.texts)
+
+
+def test_switches_are_inside_episodes_only():
+    to_explore, to_exploit = switches(trace_of("GXXG|XGX"))
+    assert np.flatnonzero(to_explore).tolist() == [1, 6]
+    assert np.flatnonzero(to_exploit).tolist() == [3, 5]
+
+
+def test_a_blind_example_has_two_panels_and_an_informed_one_three():
+    blind = trace_of("GGXX|GXGG")
+    signal = np.linspace(0.0, 1.0, 8, dtype=np.float32)
+    assert len(draw_example(blind, "a name").axes) == 2
+    informed = draw_example(blind._replace(signal=signal), "a name")
+    assert len(informed.axes) == 3
+    curve, marks = informed.axes[0].lines[:2]
+    np.testing.assert_array_equal(curve.get_ydata(), signal)
+    assert marks.get_xdata().tolist() == [2.5, 5.5]  # the middles of steps 2 and 5
+
+
+def test_a_counter_is_shown_on_a_linear_axis_and_a_coin_on_a_logarithmic_one():
+    trace = trace_of("GGXX")
+    counter = trace._replace(probability=np.array([0, 0, 1, 0], np.float32))
+    coin = trace._replace(probability=np.array([0, 0.01, 0.01, 0.1], np.float32))
+    assert draw_example(counter, "a name").axes[0].get_yscale() == "linear"
+    assert draw_example(coin, "a name").axes[0].get_yscale() == "log"
+
+
+def test_rewards_are_marked_and_numbers_are_said():
+    trace = trace_of("GGXX")._replace(reward=np.array([0, 1, 0, 2], np.float32))
+    figure = draw_example(trace, "the name")
+    assert figure.axes[-1].lines[-1].get_xdata().tolist() == [1.5, 3.5]
+    assert "the name" in texts(figure)
+    assert "= 0.50" in texts(figure) and "2 steps" in texts(figure)
+
+
+def test_an_example_that_never_explores_has_no_median():
+    assert "nan" not in texts(draw_example(trace_of("GGG|GGG"), "the name"))
