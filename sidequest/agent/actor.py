@@ -1,11 +1,11 @@
-"""The actor: network, modes and controller of one stream, stepped together.
+"""The actor: network, modes and controller of one environment, stepped together.
 
     timestep ──▶ network ──▶ Q of every head ──▶ signals ──▶ controller ──▶ mode
                                    └────────────── mode's behaviour ◀────────┘ ──▶ action
 
-`act` is the same compiled function in every runtime; `vmap` makes the batch of streams.
-When a timestep is the first of an episode, the episode before it is summed up and a new arm
-is drawn from the bandits' offer.
+`act` is the same compiled function in every runtime; `vmap` makes the batch. At the first
+timestep of an episode, the episode before it is summarised and a new arm is drawn with the
+bandits' probabilities.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 
 from sidequest.agent import modes
 from sidequest.agent.lstm import CoreState
-from sidequest.agent.networks import Inputs, RecurrentQNetwork
+from sidequest.agent.networks import Inputs, QFunction
 from sidequest.switching import metacontroller, periods
 from sidequest.switching.controllers import Arm, Controller, ControllerState
 from sidequest.switching.metacontroller import Offer
@@ -26,9 +26,9 @@ from sidequest.types import EpisodeSummary, Key, Mode, Signals, Timestep
 
 
 class Policy(NamedTuple):
-    """What actors pull from the learner every so often."""
+    """What actors act by, synced with the learner every so often."""
 
-    network: RecurrentQNetwork
+    q_function: QFunction
     scales: Float[Array, "H"]
     """Return scale of each head."""
     offer: Offer
@@ -41,27 +41,26 @@ class ActorState(NamedTuple):
     controller: ControllerState
     modes: modes.Modes
     choices: Int[Array, "D"]
-    """Which arm the present episode is played with."""
+    """The arm of the present episode, in every dimension."""
     previous_action: Int[Array, ""]
     episode_return: Float[Array, ""]
     periods: periods.PeriodsState
 
 
 class StepRecord(NamedTuple):
-    """What the rest of the run wants to know of one step."""
+    """What the learner and the tables use of one step."""
 
     previous_action: Int[Array, ""]
-    action: Int[Array, ""]
     mode: Mode
     q_taken: Float[Array, ""]
-    """Q of the action taken, by the extrinsic head: for the first priorities."""
+    """Extrinsic Q-value of the action taken, for the first priorities."""
     values: Float[Array, "H"]
-    """Greatest Q of each head: for returns and first priorities."""
+    """Greatest Q-value of each head, for returns and first priorities."""
     signal: Float[Array, ""]
     summary: EpisodeSummary
-    """Of the episode that ended with this timestep, if one did."""
+    """Describes the episode that ended with this timestep, if one did."""
     choices: Int[Array, "D"]
-    """The arm which that episode was played with."""
+    """The arm of that episode."""
 
 
 class Actor(NamedTuple):
@@ -72,14 +71,14 @@ class Actor(NamedTuple):
 
 
 def make_actor(controller: Controller, heads: tuple[str, ...], *, discount: float) -> Actor:
-    """An actor for a network with these heads, the extrinsic one first."""
+    """Returns an actor for a network with these heads, the extrinsic one first."""
     twin = heads.index("twin") if "twin" in heads else None
 
     def init(key: Key, policy: Policy, behaviours: modes.Modes) -> ActorState:
         draw_key, controller_key = jax.random.split(key)
         choices, arm = metacontroller.draw(draw_key, policy.offer)
         return ActorState(
-            core=policy.network.initial_state(),
+            core=policy.q_function.initial_state(),
             controller=controller.init(controller_key, arm),
             modes=jax.tree.map(jnp.asarray, behaviours),
             choices=choices,
@@ -92,9 +91,9 @@ def make_actor(controller: Controller, heads: tuple[str, ...], *, discount: floa
         policy: Policy, key: Key, timestep: Timestep, state: ActorState
     ) -> tuple[Int[Array, ""], ActorState, StepRecord]:
         draw_key, switch_key, action_key = jax.random.split(key, 3)
-        finished, played = summarise(timestep, state), state.choices
-        state = turn_episode(draw_key, policy.offer, timestep, state)
-        q, core = policy.network.step(
+        summary, played = _summarise(timestep, state), state.choices
+        state = _start_episode(draw_key, policy.offer, timestep, state)
+        q, core = policy.q_function.step(
             Inputs(
                 timestep.observation,
                 state.previous_action,
@@ -103,18 +102,17 @@ def make_actor(controller: Controller, heads: tuple[str, ...], *, discount: floa
             ),
             state.core,
         )
-        signals = read_signals(q, timestep, discount, twin)
+        signals = _read_signals(q, timestep, discount, twin)
         mode, controlled = controller.step(switch_key, signals, state.controller)
         behaviour = modes.current(state.modes, mode)
         action = modes.choose(action_key, q, policy.scales, behaviour)
         record = StepRecord(
             previous_action=state.previous_action,
-            action=action,
             mode=mode,
             q_taken=q[0, action],
             values=jnp.max(q, axis=1),
             signal=controlled.signal,
-            summary=finished,
+            summary=summary,
             choices=played,
         )
         state = state._replace(
@@ -129,23 +127,23 @@ def make_actor(controller: Controller, heads: tuple[str, ...], *, discount: floa
 
 
 def act_greedily(
-    network: RecurrentQNetwork,
+    q_function: QFunction,
     timestep: Timestep,
     previous_action: Int[Array, ""],
     core: CoreState,
 ) -> tuple[Int[Array, ""], CoreState]:
-    """The best action by the extrinsic head, which is the first: mode G, always."""
+    """Returns the best action by the extrinsic head, which is the first: always mode G."""
     inputs = Inputs(
         timestep.observation, previous_action, timestep.reward, timestep.is_first
     )
-    q, core = network.step(inputs, core)
+    q, core = q_function.step(inputs, core)
     return jnp.argmax(q[0]).astype(jnp.int32), core
 
 
-def read_signals(
+def _read_signals(
     q: Float[Array, "H A"], timestep: Timestep, discount: float, twin: int | None
 ) -> Signals:
-    """The signals of one step, from the Q-values; without a twin head it has no say."""
+    """Returns the signals of one step; those that need a twin head are 0 without one."""
     zero = jnp.zeros(())
     return Signals(
         is_first=timestep.is_first,
@@ -158,8 +156,8 @@ def read_signals(
     )
 
 
-def summarise(timestep: Timestep, state: ActorState) -> EpisodeSummary:
-    """The episode that this timestep puts an end to, if it does."""
+def _summarise(timestep: Timestep, state: ActorState) -> EpisodeSummary:
+    """Returns the summary of the episode that this timestep ends, if it does."""
     stats = periods.summary(state.periods)
     return EpisodeSummary(
         finished=timestep.is_first & (state.periods.steps > 0),
@@ -170,20 +168,20 @@ def summarise(timestep: Timestep, state: ActorState) -> EpisodeSummary:
         rmed_X=stats.relative_median,
         periods=periods.number(state.periods),
         realised_rate=periods.entry_rate(state.periods),
-        target_rate=target_rate(state.controller.arm),
+        target_rate=_target_rate(state.controller.arm),
     )
 
 
-def target_rate(arm: Arm) -> Float[Array, ""]:
-    """Switches to explore that are asked for each exploit step; NaN for a counter."""
+def _target_rate(arm: Arm) -> Float[Array, ""]:
+    """Returns the target rate of switches per exploit step; NaN for a counter."""
     has_rate = (arm.exploit.kind == COIN) | (arm.exploit.kind == INFORMED)
     return jnp.where(has_rate, arm.exploit.amount, jnp.nan)
 
 
-def turn_episode(
+def _start_episode(
     key: Key, offer: Offer, timestep: Timestep, state: ActorState
 ) -> ActorState:
-    """At an episode's start: a new arm and an empty account."""
+    """Draws a new arm and sets the return to 0 where an episode starts."""
     first = timestep.is_first
     choices, arm = metacontroller.draw(key, offer)
 

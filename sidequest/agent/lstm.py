@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from sidequest.agent.torsos import Linear
+from sidequest.agent.convolutions import Linear
 from sidequest.types import Key
 
 

@@ -1,7 +1,16 @@
-"""What each mode does with the Q-values of the heads (section 2, appendix B.1).
+"""The network's heads, and the two modes' actions by their Q-values (section 2, B.1).
 
-A mode is a behaviour: with probability epsilon a uniform action, otherwise the best one by
-a weighted sum of the heads. Explore modes differ only in these numbers:
+Every head has the same duelling shape and the same loss; heads differ only in the fields of
+a `Head`. Which heads a run needs follows from its variant:
+
+    head        reward      discount    needed by
+    extrinsic   the game's  0.997       everything; drives the exploit mode
+    intrinsic   novelty     0.997       XI
+    short       the game's  0.97        Xγ
+    twin        the game's  0.997       triggers by the disagreement of two heads
+
+A mode takes a uniform action with probability epsilon, otherwise the best action by a
+weighted sum of the heads. Explore modes differ only in these numbers:
 
     variant         exploit mode                    explore mode
     XU              greedy on extrinsic             uniform
@@ -14,7 +23,8 @@ The last is the paper's baseline with one reward for both: each head's values ar
 in units of its return scale, so that the sum is of comparable numbers.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +34,21 @@ from jaxtyping import Array, Float, Int
 from sidequest.switching.variants import Variant
 from sidequest.types import AnyArray, Key, Mode
 
-SOFT_EXPLOIT, SOFT_EXPLORE = 0.1, 0.4  # the epsilons of XS
+_HEADS = ("extrinsic", "intrinsic", "short", "twin")
+_SOFT_EXPLOIT, _SOFT_EXPLORE = 0.1, 0.4  # the epsilons of XS
+
+
+class Head(NamedTuple):
+    """One head of the network. Static: a change of heads is a change of program."""
+
+    name: str
+    source: Literal["extrinsic", "intrinsic"]
+    """Which reward it predicts."""
+    discount: float
+    cut_traces: bool
+    """Whether its targets stop at actions that are not greedy for it (Watkins' Q(λ))."""
+    statistics: Literal["all", "recent"]
+    """Over which past its return scale is estimated."""
 
 
 class Behaviour(NamedTuple):
@@ -39,8 +63,45 @@ class Modes(NamedTuple):
     explore: Behaviour
 
 
+def make_heads(
+    names: Iterable[str],
+    *,
+    discount: float = 0.997,
+    short_discount: float = 0.97,
+    cut_traces: bool | None = None,
+) -> tuple[Head, ...]:
+    """Returns the heads of a run, the extrinsic one first and always present.
+
+    Args:
+        names: Heads of the table above, in any order.
+        discount: The discount of all heads but the short one.
+        short_discount: The discount of the short head.
+        cut_traces: For all heads. By default as in the paper: only where there is an
+            intrinsic head (appendix A.4), else "off-policy corrections: none".
+    """
+    wanted = {"extrinsic", *names}
+    if not wanted <= set(_HEADS):
+        raise ValueError(f"heads {sorted(wanted - set(_HEADS))}; there are only {_HEADS}")
+    if cut_traces is None:
+        cut_traces = "intrinsic" in wanted
+
+    def make(name: str) -> Head:
+        novelty = name == "intrinsic"
+        return Head(
+            name=name,
+            source="intrinsic" if novelty else "extrinsic",
+            discount=short_discount if name == "short" else discount,
+            cut_traces=cut_traces,
+            # Novelty shrinks by orders of magnitude during a run; a scale that remembers
+            # the start would mute the head.
+            statistics="recent" if novelty else "all",
+        )
+
+    return tuple(make(name) for name in _HEADS if name in wanted)
+
+
 def modes_of(variant: Variant, heads: tuple[str, ...]) -> Modes:
-    """The behaviours of a variant's two modes, for a network with these heads."""
+    """Returns the behaviours of a variant's two modes, for a network with these heads."""
 
     def behave(epsilon: float, *followed: str) -> Behaviour:
         weights = [float(head in followed) for head in heads]
@@ -50,7 +111,7 @@ def modes_of(variant: Variant, heads: tuple[str, ...]) -> Modes:
     if missing:
         raise ValueError(f"{variant} needs the heads {sorted(missing)}; given are {heads}")
     if variant.mode == "XS":
-        return Modes(behave(SOFT_EXPLOIT, "extrinsic"), behave(SOFT_EXPLORE, "extrinsic"))
+        return Modes(behave(_SOFT_EXPLOIT, "extrinsic"), behave(_SOFT_EXPLORE, "extrinsic"))
     if variant.mode == "XI" and variant.granularity == "step":
         return Modes(behave(0.0, "extrinsic", "intrinsic"), behave(1.0, "extrinsic"))
     explore = {
@@ -62,7 +123,7 @@ def modes_of(variant: Variant, heads: tuple[str, ...]) -> Modes:
 
 
 def current(modes: Modes, mode: Mode) -> Behaviour:
-    """The behaviour of the mode that a step is in."""
+    """Returns the behaviour of the present mode."""
     return jax.tree.map(
         lambda explore, exploit: jnp.where(mode, explore, exploit),
         modes.explore,

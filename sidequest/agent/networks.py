@@ -4,18 +4,19 @@
     previous action, one-hot ───────┼─▶ LSTM ─▶ linear ─▶ heads: Q [H, A]
     previous reward, log ───────────┘
 
-Observations are counted from a mean and in a unit, and so are the values of each head; see
-`Standard`, which no gradient changes.
+Inputs and values are normalised by statistics that the learner keeps, `Normalisation`; they
+are no parameters of the network.
 
-Everything is for one stream; `vmap` makes batches of streams, and populations of networks.
-A stream never ends: where `is_first` is set, the state of the LSTM, the previous action and
-the previous reward are those of an episode that has gone, and count as 0.
+Everything is for one environment; `vmap` makes batches, and populations of networks. Where
+`is_first` is set, the state of the LSTM, the previous action and the previous reward are
+those of the episode before, and count as 0.
 
 Parameters, LSTM states and Q-values are float32; the products in between are computed in
 `compute_dtype`.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -25,8 +26,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Num
 
 from sidequest.agent import lstm
-from sidequest.agent.lstm import LSTM, CoreState
-from sidequest.agent.torsos import (
+from sidequest.agent.convolutions import (
     ConvolutionShape,
     Linear,
     ObservationSpec,
@@ -35,27 +35,18 @@ from sidequest.agent.torsos import (
     encode,
     encoded_shape,
 )
+from sidequest.agent.lstm import LSTM, CoreState
+from sidequest.agent.scaling import Normalisation
 from sidequest.types import Key
 
 
 class Inputs(NamedTuple):
-    """What the network sees at one step, or at many: [T], or [N, T] of N streams."""
+    """The network's inputs at one step, or at many: [T], or [N, T] of N sequences."""
 
     observation: Num[Array, "..."]
     previous_action: Int[Array, "*steps"]
     previous_reward: Float[Array, "*steps"]
     is_first: Bool[Array, "*steps"]
-
-
-class Standard(NamedTuple):
-    """Where a network counts from, and in what units: x - mean = unit * (what it sees), and
-    Q = mean + unit * (what it says)."""
-
-    observation: Float[Array, "..."]
-    """Mean of every input of the torso: of images, the mean picture."""
-    observation_unit: Float[Array, ""]
-    value: Float[Array, "H"]
-    value_unit: Float[Array, "H"]
 
 
 class DuellingHead(eqx.Module):
@@ -89,14 +80,13 @@ class DuellingHead(eqx.Module):
 
 
 class RecurrentQNetwork(eqx.Module):
-    """Q-values of all heads, from what a stream shows step by step."""
+    """Q-values of all heads, from observations step by step."""
 
     torso: Torso
     core: LSTM
     post: Linear | None
     heads: DuellingHead
     """All heads in one: each parameter has a leading axis [H]."""
-    standard: Standard
     spec: ObservationSpec = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
     compute_dtype: jnp.dtype = eqx.field(static=True)
@@ -119,7 +109,7 @@ class RecurrentQNetwork(eqx.Module):
         scan_unroll: int = 1,
         recurrent: bool = True,
     ):
-        """The sizes are the paper's by default.
+        """Draws the parameters of a network; its sizes are the paper's by default.
 
         Args:
             convolutions: Of the torso; none for vectors. The paper's have channels 32, 64,
@@ -140,10 +130,6 @@ class RecurrentQNetwork(eqx.Module):
         self.heads = eqx.filter_vmap(
             lambda key: DuellingHead(key, head_inputs, head_units, num_actions)
         )(jax.random.split(heads_key, num_heads))
-        nothing, once = jnp.zeros(num_heads), jnp.ones(num_heads)
-        self.standard = Standard(
-            jnp.zeros(encoded_shape(spec)), jnp.ones(()), nothing, once
-        )
         self.spec = spec
         self.num_actions = num_actions
         self.compute_dtype = jnp.dtype(compute_dtype)
@@ -151,40 +137,33 @@ class RecurrentQNetwork(eqx.Module):
         self.recurrent = recurrent
 
     def initial_state(self) -> CoreState:
-        """The state before the first step of a stream."""
+        """Returns the state before the first step."""
         zeros = jnp.zeros(self.core.recurrent.shape[0])
         return CoreState(zeros, zeros)
 
-    def step(
-        self, inputs: Inputs, state: CoreState
-    ) -> tuple[Float[Array, "H A"], CoreState]:
-        """One step, for acting."""
-        core = cast(self.core, self.compute_dtype)
-        state = lstm.forget(self._forgets(inputs.is_first), state)
-        state = core.step(self._project(inputs), state)
-        return self._read_out(state.hidden), state
-
-    def unroll(
-        self, inputs: Inputs, state: CoreState
-    ) -> tuple[Float[Array, "T H A"], CoreState]:
-        """T steps of one stream, for users and tests; equal to T calls of `step`."""
-        one_stream = jax.tree.map(lambda leaf: leaf[None], inputs)
-        one_each = jax.tree.map(lambda leaf: leaf[None, None], state)
-        [q], states = unroll_together([self], one_stream, one_each)
-        return q[0], jax.tree.map(lambda leaf: leaf[0, 0], states)
+    def identity_normalisation(self) -> Normalisation:
+        """Returns the normalisation that changes neither inputs nor values."""
+        heads = self.heads.value.bias.shape[0]
+        return Normalisation(
+            observation_mean=jnp.zeros(encoded_shape(self.spec)),
+            observation_unit=jnp.ones(()),
+            value_mean=jnp.zeros(heads),
+            value_unit=jnp.ones(heads),
+        )
 
     def _forgets(self, is_first: Bool[Array, "..."]) -> Bool[Array, "..."]:
         return is_first if self.recurrent else jnp.ones_like(is_first)
 
-    def _project(self, inputs: Inputs) -> Float[Array, "gates"]:
-        """All that comes before the recurrent part of the LSTM."""
+    def _project(
+        self, inputs: Inputs, normalisation: Normalisation
+    ) -> Float[Array, "gates"]:
+        """Computes all that comes before the recurrent part of the LSTM."""
         torso, core = cast((self.torso, self.core), self.compute_dtype)
-        standard = lax.stop_gradient(self.standard)
-        seen = encode(self.spec, inputs.observation, jnp.dtype("float32"))
+        x = encode(self.spec, inputs.observation, jnp.dtype("float32"))
         # A product and a sum for each pixel; the mean is divided only once for all frames.
-        per_unit = 1.0 / standard.observation_unit
-        seen = seen * per_unit - standard.observation * per_unit
-        features = torso(seen.astype(self.compute_dtype))
+        per_unit = 1.0 / normalisation.observation_unit
+        x = x * per_unit - normalisation.observation_mean * per_unit
+        features = torso(x.astype(self.compute_dtype))
         action = jax.nn.one_hot(inputs.previous_action, self.num_actions)
         # Rewards are not clipped; the logarithm keeps scores of any size usable. One that
         # is not finite would stay in the core to the end of its episode.
@@ -195,25 +174,52 @@ class RecurrentQNetwork(eqx.Module):
         before = jnp.where(inputs.is_first, 0.0, before).astype(self.compute_dtype)
         return core.project(jnp.concatenate([features, before]))
 
-    def _read_out(self, output: Float[Array, "units"]) -> Float[Array, "H A"]:
-        """All that comes after the LSTM."""
+    def _read_out(
+        self, output: Float[Array, "units"], normalisation: Normalisation
+    ) -> Float[Array, "H A"]:
+        """Computes all that comes after the LSTM."""
         features = output
         if self.post is not None:
             features = jax.nn.relu(cast(self.post, self.compute_dtype)(output))
         q = eqx.filter_vmap(
             lambda head: head(features, self.compute_dtype),
         )(self.heads)
-        standard = lax.stop_gradient(self.standard)
-        return standard.value[:, None] + standard.value_unit[:, None] * q
+        mean, unit = normalisation.value_mean, normalisation.value_unit
+        return mean[:, None] + unit[:, None] * q
+
+
+class QFunction(eqx.Module):
+    """A network with its normalisation: all that it takes to act greedily. This is what a
+    finished run stores."""
+
+    network: RecurrentQNetwork
+    normalisation: Normalisation
+
+    def initial_state(self) -> CoreState:
+        """Returns the state before the first step."""
+        return self.network.initial_state()
+
+    def step(
+        self, inputs: Inputs, state: CoreState
+    ) -> tuple[Float[Array, "H A"], CoreState]:
+        """Returns the Q-values of one step and the next state."""
+        network = self.network
+        core = cast(network.core, network.compute_dtype)
+        state = lstm.forget(network._forgets(inputs.is_first), state)
+        state = core.step(network._project(inputs, self.normalisation), state)
+        return network._read_out(state.hidden, self.normalisation), state
 
 
 def unroll_together(
-    networks: Sequence[RecurrentQNetwork], inputs: Inputs, states: CoreState
+    networks: Sequence[RecurrentQNetwork],
+    normalisation: Normalisation,
+    inputs: Inputs,
+    states: CoreState,
 ) -> tuple[list[Float[Array, "N T H A"]], CoreState]:
-    """What K networks of one shape say of T steps of N streams, for learning.
+    """Returns the Q-values of K networks of one shape for N sequences of T steps.
 
-    Equal to K x N calls of `unroll`, but that all LSTMs advance in one loop, and that only
-    the first network has a gradient. All else is done for all steps at once.
+    Equal to K x N x T calls of `QFunction.step`, except that only the first network has a
+    gradient. All LSTMs advance in one loop; all else is done for all steps at once.
 
     Args:
         inputs: [N, T].
@@ -224,24 +230,25 @@ def unroll_together(
     def for_all_steps(function):
         return jax.vmap(jax.vmap(function))
 
-    projections = [
-        for_all_steps(network._project)(inputs).swapaxes(0, 1) for network in networks
-    ]
+    def project(network: RecurrentQNetwork) -> Float[Array, "T N gates"]:
+        one_step = partial(network._project, normalisation=normalisation)
+        return for_all_steps(one_step)(inputs).swapaxes(0, 1)
+
+    def read_out(network: RecurrentQNetwork, outputs) -> Float[Array, "N T H A"]:
+        one_step = partial(network._read_out, normalisation=normalisation)
+        return for_all_steps(one_step)(outputs.swapaxes(0, 1))
+
     outputs, states = lstm.unroll(
         networks[0].scan_unroll,
         jnp.stack([network.core.recurrent for network in networks]),
-        jnp.stack(projections, axis=1),
+        jnp.stack([project(network) for network in networks], axis=1),
         networks[0]._forgets(inputs.is_first.T),
         states,
     )
-    q = [
-        for_all_steps(network._read_out)(outputs[:, k].swapaxes(0, 1))
-        for k, network in enumerate(networks)
-    ]
+    q = [read_out(network, outputs[:, k]) for k, network in enumerate(networks)]
     return q, states
 
 
 def count_parameters(network: RecurrentQNetwork) -> int:
-    """How many numbers are learned."""
-    learned = eqx.tree_at(lambda network: network.standard, network, None)
-    return sum(leaf.size for leaf in jax.tree.leaves(learned))
+    """Returns the number of learned parameters."""
+    return sum(leaf.size for leaf in jax.tree.leaves(network))

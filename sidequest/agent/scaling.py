@@ -7,6 +7,8 @@ discounted return from it. Each head has its own sigma, so that rewards of any s
 heads of any two rewards, train alike (appendix A.2 and A.4). Q-values stay in the units of
 the rewards; errors are scaled, and so are predictions with `Rules.normalise_values`.
 
+The statistics that normalise the network's inputs and values are of the same kind.
+
 Estimates are kept as means and centred variances and merged by their counts: sums of
 squares over 10^9 steps do not fit float32, and E[x^2] - E[x]^2 loses a variance that is
 small beside the mean, as that of a discount is.
@@ -15,29 +17,41 @@ small beside the mean, as that of a discount is.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-from sidequest.agent.heads import Head
+from sidequest.agent.modes import Head
 
 FLOOR = 0.01
-"""Least scale, of errors and of pictures: without it a game without rewards, or before the
-first, would divide by 0."""
+"""Least scale of errors and of observations: without it a game without rewards, or before
+the first, would divide by 0."""
 
-RECENT_STEPS = 1e6
+_RECENT_STEPS = 1e6
 """Horizon of the statistics of a head that asks for recent ones."""
 
-SHORTEST = 1e-4
+_SHORTEST = 1e-4
 """Least value of 1 - E[gamma]: without it rewards without end and discount would be worth
 infinitely much."""
 
-LARGEST = 1e15
+_LARGEST = 1e15
 """Greatest size of a number in the statistics: its square is still far from overflow."""
 
 
+class Normalisation(NamedTuple):
+    """Affine maps around the network: its input is (x - mean) / unit, and Q = mean + unit *
+    its output."""
+
+    observation_mean: Float[Array, "..."]
+    """Mean of every input of the torso: of images, the mean image."""
+    observation_unit: Float[Array, ""]
+    value_mean: Float[Array, "H"]
+    value_unit: Float[Array, "H"]
+
+
 class Moments(NamedTuple):
-    """Mean and population variance of what was seen, and how much that was."""
+    """Count, mean and population variance of numbers."""
 
     count: Float[Array, "*counts"]
     mean: Float[Array, "*shape"]
@@ -45,8 +59,8 @@ class Moments(NamedTuple):
 
 
 def moments(x: Float[Array, "..."], axis: int) -> Moments:
-    """Moments of one batch along an axis; what is not a number counts as 0."""
-    x = jnp.clip(jnp.nan_to_num(x), -LARGEST, LARGEST)
+    """Returns the moments of a batch along an axis; what is not a number counts as 0."""
+    x = jnp.clip(jnp.nan_to_num(x), -_LARGEST, _LARGEST)
     count = jnp.asarray(x.shape[axis], jnp.float32)
     # Around the first value, so that what does not vary has variance 0 exactly: that of
     # a discount is multiplied by squared returns.
@@ -58,7 +72,7 @@ def moments(x: Float[Array, "..."], axis: int) -> Moments:
 def merge(
     old: Moments, new: Moments, horizon: float | Float[Array, "*counts"] = jnp.inf
 ) -> Moments:
-    """Moments of both together (Chan et al. 1979).
+    """Returns the moments of both together (Chan et al. 1979).
 
     With share w = n_new / (n_old + n_new) and d = mean_new - mean_old:
 
@@ -81,7 +95,7 @@ def merge(
 
 
 class ReturnStatistics(NamedTuple):
-    """What the scale of each head is made of."""
+    """Moments that the return scale of each head is computed from."""
 
     reward: Moments
     discount: Moments
@@ -89,7 +103,7 @@ class ReturnStatistics(NamedTuple):
 
 
 def init(num_heads: int) -> ReturnStatistics:
-    """Nothing seen yet."""
+    """Returns the statistics of no steps."""
     nothing = Moments(*[jnp.zeros(num_heads)] * 3)
     return ReturnStatistics(nothing, nothing, nothing)
 
@@ -97,7 +111,7 @@ def init(num_heads: int) -> ReturnStatistics:
 def measure(
     r_t: Float[Array, "H N"], discount_t: Float[Array, "H N"], g_t: Float[Array, "H N"]
 ) -> ReturnStatistics:
-    """Statistics of N steps, from any streams: rewards, discounts and returns."""
+    """Returns the statistics of N steps of any environments."""
 
     def of(x: Float[Array, "H N"]) -> Moments:
         batch = moments(x, axis=1)
@@ -106,37 +120,84 @@ def measure(
     return ReturnStatistics(of(r_t), of(discount_t), of(g_t))
 
 
-def update(
-    old: ReturnStatistics, new: ReturnStatistics, heads: Sequence[Head]
+def batch_statistics(
+    rewards: Float[Array, "N T H"],
+    is_terminal: Bool[Array, "N T"],
+    targets: Float[Array, "N T H"],
+    heads: Sequence[Head],
 ) -> ReturnStatistics:
-    """Merges a batch: over all time, or over recent steps where a head says so."""
+    """Returns the statistics of a replayed batch, with targets for returns."""
+    gamma = jnp.array([head.discount for head in heads])
+    discounts = jnp.where(is_terminal[..., None], 0.0, gamma.reshape(1, 1, -1))
+    rows = (x.reshape(-1, len(heads)).T for x in (rewards, discounts, targets))
+    return measure(*rows)
+
+
+def block_statistics(
+    reward: Float[Array, "L B"],
+    is_terminal: Bool[Array, "L B"],
+    is_first: Bool[Array, "L B"],
+    values: Float[Array, "L B H"],
+    heads: Sequence[Head],
+) -> ReturnStatistics:
+    """Returns the statistics of a fresh block; the actors' values stand in for the returns
+    beyond its end."""
+
+    def of(head: Head, tail: Float[Array, "B"]):
+        # The rewards after a first step are another episode's, whatever ended the last one.
+        returns = jax.vmap(discounted_returns, in_axes=(1, 1, 0))(
+            reward, jnp.where(is_first, 0.0, head.discount), tail
+        )
+        discounts = jnp.where(is_terminal, 0.0, head.discount)
+        return reward.reshape(-1), discounts.reshape(-1), returns.reshape(-1)
+
+    rows = [of(head, values[-1, :, h]) for h, head in enumerate(heads)]
+    return measure(*(jnp.stack(column) for column in zip(*rows, strict=True)))
+
+
+def update(
+    old: ReturnStatistics,
+    new: ReturnStatistics,
+    heads: Sequence[Head],
+    source: str | None = None,
+) -> ReturnStatistics:
+    """Merges a batch: over all time, or over recent steps where a head says so.
+
+    Args:
+        source: Only heads with this source of reward change; by default all.
+    """
     horizon = jnp.array(
-        [RECENT_STEPS if head.statistics == "recent" else jnp.inf for head in heads]
+        [_RECENT_STEPS if head.statistics == "recent" else jnp.inf for head in heads]
     )
-    return ReturnStatistics(*(merge(*pair, horizon) for pair in zip(old, new, strict=True)))
+    counted = jnp.array([float(source in (None, head.source)) for head in heads])
+
+    def merge_counted(old: Moments, new: Moments) -> Moments:
+        return merge(old, new._replace(count=new.count * counted), horizon)
+
+    return ReturnStatistics(*map(merge_counted, old, new))
 
 
 def return_scale(statistics: ReturnStatistics) -> Float[Array, "H"]:
-    """sigma = sqrt(Var[r] + Var[gamma] E[G^2]); 0 if nothing was seen."""
+    """Returns sigma = sqrt(Var[r] + Var[gamma] E[G^2]); 0 if nothing was seen."""
     reward, discount, returns = statistics
     squared_return = returns.mean**2 + returns.variance
     return jnp.sqrt(reward.variance + discount.variance * squared_return)
 
 
 def mean_value(statistics: ReturnStatistics) -> Float[Array, "H"]:
-    """E[r] / (1 - E[gamma]): the value of a step, on average; 0 if nothing was seen.
+    """Returns E[r] / (1 - E[gamma]), the mean value of a state; 0 if nothing was seen.
 
-    What all states are worth alike need not be learned: see `Rules.normalise_values`.
+    What all values have in common need not be learned: see `Rules.normalise_values`.
     """
-    left = jnp.maximum(1.0 - statistics.discount.mean, SHORTEST)
+    left = jnp.maximum(1.0 - statistics.discount.mean, _SHORTEST)
     return statistics.reward.mean / left
 
 
 def used_scale(running: ReturnStatistics, batch: ReturnStatistics) -> Float[Array, "H"]:
-    """max(sigma, sigma_batch, 0.01): what errors are divided by, and values counted in.
+    """Returns max(sigma, sigma_batch, 0.01), the unit of errors and values.
 
-    The batch has a say so that the first large reward of a run, which the running
-    statistics have hardly noticed, does not make one huge step.
+    The batch counts so that the first large reward of a run, which has hardly changed the
+    running statistics, does not make one huge step.
     """
     scale = jnp.maximum(return_scale(running), return_scale(batch))
     return jnp.maximum(scale, FLOOR)
@@ -145,13 +206,13 @@ def used_scale(running: ReturnStatistics, batch: ReturnStatistics) -> Float[Arra
 def discounted_returns(
     r_t: Float[Array, "T"], discount_t: Float[Array, "T"], tail: Float[Array, ""]
 ) -> Float[Array, "T"]:
-    """G_t = r_{t+1} + d_{t+1} G_{t+1} of one stream, with G_T = tail.
+    """Returns G_t = r_{t+1} + d_{t+1} G_{t+1} of one environment, with G_T = tail.
 
     Args:
         r_t: Rewards r_1 .. r_T.
         discount_t: 0 wherever an episode ends. That of a time-out is 0 too, since the
             rewards after it belong to another episode.
-        tail: Value of the last state, for what the stream has not shown yet.
+        tail: Value of the last state, for the rewards still to come.
     """
 
     def step(later: Float[Array, ""], now: tuple) -> tuple[Array, Array]:

@@ -14,12 +14,12 @@ import numpy as np
 import optax
 
 from sidequest.agent.actor import Actor, make_actor
-from sidequest.agent.heads import make_heads
-from sidequest.agent.intrinsic import Novelty, make_novelty
+from sidequest.agent.convolutions import ConvolutionShape, ObservationSpec, is_image
 from sidequest.agent.learner import Learner, make_learner
-from sidequest.agent.networks import RecurrentQNetwork
-from sidequest.agent.sequences import Rules, Step
-from sidequest.agent.torsos import ConvolutionShape, ObservationSpec, is_image
+from sidequest.agent.losses import Rules, Step
+from sidequest.agent.modes import make_heads
+from sidequest.agent.networks import QFunction, RecurrentQNetwork
+from sidequest.agent.rnd import RND, make_rnd
 from sidequest.config import Config, SwitchingConfig
 from sidequest.environments.base import EnvironmentSpec
 from sidequest.replay.replay import Replay, make_replay
@@ -94,7 +94,7 @@ def assemble(
             make_optimiser(config),
             rules,
             target_interval=learning.target_interval,
-            novelty=novelty_of(config, spec) if "intrinsic" in names else None,
+            rnd=rnd_of(config, spec) if "intrinsic" in names else None,
         ),
         replay=make_replay(
             example,
@@ -155,6 +155,14 @@ def make_network(
     )
 
 
+def make_q_function(
+    config: Config, spec: EnvironmentSpec, heads: int, key: Key
+) -> QFunction:
+    """Returns a fresh network that normalises nothing yet."""
+    network = make_network(config, spec, heads, key)
+    return QFunction(network, network.identity_normalisation())
+
+
 def make_optimiser(config: Config) -> optax.GradientTransformation:
     learning = config.learning
     return optax.chain(
@@ -168,10 +176,10 @@ def make_optimiser(config: Config) -> optax.GradientTransformation:
     )
 
 
-def novelty_of(config: Config, spec: EnvironmentSpec) -> Novelty:
+def rnd_of(config: Config, spec: EnvironmentSpec) -> RND:
     """Random network distillation for a game's observations."""
     settings = config.novelty
-    return make_novelty(
+    return make_rnd(
         observed(spec),
         make_optimiser(config),
         convolutions=convolutions_of(settings, spec),

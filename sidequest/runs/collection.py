@@ -17,9 +17,9 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Num
 
 from sidequest.agent.actor import ActorState, Policy, StepRecord, act_greedily
+from sidequest.agent.losses import Step
 from sidequest.agent.lstm import CoreState
-from sidequest.agent.networks import RecurrentQNetwork
-from sidequest.agent.sequences import Step
+from sidequest.agent.networks import QFunction
 from sidequest.runs.assembly import Parts
 from sidequest.runs.packing import Packed, pack
 from sidequest.runs.rounds import stored_step
@@ -47,7 +47,7 @@ class Collected(NamedTuple):
 class Playing(NamedTuple):
     """E greedy episodes side by side; what they earn is counted on the host."""
 
-    networks: RecurrentQNetwork
+    q_functions: QFunction
     """[E]: an episode is played to its end by the parameters that it began with."""
     cores: CoreState
     """[E]"""
@@ -127,27 +127,27 @@ def visit(
     return actions, _put(actors, pack(after, axes=1), (first,)), block
 
 
-def begin_playing(network: RecurrentQNetwork, episodes: int) -> Playing:
+def begin_playing(q_function: QFunction, episodes: int) -> Playing:
     """Before the first timesteps of the evaluator's emulators."""
 
     def repeat(tree):
         return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], episodes, axis=0), tree)
 
-    cores = repeat(network.initial_state())
-    return Playing(repeat(network), cores, jnp.zeros(episodes, jnp.int32))
+    cores = repeat(q_function.initial_state())
+    return Playing(repeat(q_function), cores, jnp.zeros(episodes, jnp.int32))
 
 
 def play(
-    newest: RecurrentQNetwork, timesteps: Timestep, playing: Playing
+    newest: QFunction, timesteps: Timestep, playing: Playing
 ) -> tuple[Int[Array, "E"], Playing]:
     """One greedy step of each episode; those that start take the newest parameters."""
 
     def one(timestep: Timestep, now: Playing) -> tuple[Int[Array, ""], Playing]:
-        network = jax.tree.map(
-            lambda new, old: jnp.where(timestep.is_first, new, old), newest, now.networks
+        q_function = jax.tree.map(
+            lambda new, old: jnp.where(timestep.is_first, new, old), newest, now.q_functions
         )
-        action, core = act_greedily(network, timestep, now.previous_actions, now.cores)
-        return action, Playing(network, core, action)
+        action, core = act_greedily(q_function, timestep, now.previous_actions, now.cores)
+        return action, Playing(q_function, core, action)
 
     return jax.vmap(one)(timesteps, playing)
 

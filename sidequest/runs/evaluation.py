@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sidequest.agent.actor import act_greedily
-from sidequest.agent.networks import RecurrentQNetwork
+from sidequest.agent.networks import QFunction
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.environments.scores import SCORES, human_normalised
 from sidequest.runs.emulators import build_politely
@@ -49,18 +49,18 @@ class _Playing(NamedTuple):
 
 def make_evaluator(
     environment: CompiledEnvironment, episodes: int
-) -> Callable[[Key, RecurrentQNetwork], Evaluation]:
+) -> Callable[[Key, QFunction], Evaluation]:
     """A compiled function that plays `episodes` greedy episodes side by side."""
     limit = environment.spec.max_steps or LONGEST
 
-    def begin(key: Key, network: RecurrentQNetwork) -> _Playing:
+    def begin(key: Key, q_function: QFunction) -> _Playing:
         state, timestep = environment.reset(key)
         zero = jnp.zeros((), jnp.int32)
-        core = network.initial_state()
+        core = q_function.initial_state()
         return _Playing(state, timestep, core, zero, jnp.bool_(False), jnp.zeros(()), zero)
 
-    def step(key: Key, network: RecurrentQNetwork, now: _Playing) -> _Playing:
-        action, core = act_greedily(network, now.timestep, now.previous_action, now.core)
+    def step(key: Key, q_function: QFunction, now: _Playing) -> _Playing:
+        action, core = act_greedily(q_function, now.timestep, now.previous_action, now.core)
         state, timestep = environment.step(key, now.environment, action)
         # The reward that comes with the first step of the next episode still counts.
         reward = jnp.where(now.ended, 0.0, timestep.reward)
@@ -74,10 +74,10 @@ def make_evaluator(
             length=now.length + ~now.ended,
         )
 
-    def evaluate(key: Key, network: RecurrentQNetwork) -> Evaluation:
+    def evaluate(key: Key, q_function: QFunction) -> Evaluation:
         reset_key, play_key = jax.random.split(key)
         reset_keys = jax.random.split(reset_key, episodes)
-        playing = jax.vmap(begin, in_axes=(0, None))(reset_keys, network)
+        playing = jax.vmap(begin, in_axes=(0, None))(reset_keys, q_function)
 
         def unfinished(carry: tuple[Int[Array, ""], _Playing]) -> Bool[Array, ""]:
             return (carry[0] < limit) & ~jnp.all(carry[1].ended)
@@ -85,7 +85,7 @@ def make_evaluator(
         def advance(carry: tuple[Int[Array, ""], _Playing]):
             number, now = carry
             keys = jax.random.split(jax.random.fold_in(play_key, number), episodes)
-            return number + 1, jax.vmap(step, in_axes=(0, None, 0))(keys, network, now)
+            return number + 1, jax.vmap(step, in_axes=(0, None, 0))(keys, q_function, now)
 
         start = jnp.zeros((), jnp.int32), playing
         _, playing = jax.lax.while_loop(unfinished, advance, start)
@@ -96,7 +96,7 @@ def make_evaluator(
 
 def evaluate_hosted(
     game: HostedGame,
-    network: RecurrentQNetwork,
+    q_function: QFunction,
     episodes: int,
     seed: int,
     report: Report = lambda ended, steps: None,
@@ -111,14 +111,14 @@ def evaluate_hosted(
     build = partial(game.build, groups=1, streams=emulators, seed=seed)
     (group,) = build_politely(build)
     act = jax.jit(jax.vmap(act_greedily, in_axes=(None, 0, 0, 0)))
-    core = jax.vmap(lambda _: network.initial_state())(jnp.arange(emulators))
+    core = jax.vmap(lambda _: q_function.initial_state())(jnp.arange(emulators))
     actions = jnp.zeros(emulators, jnp.int32)
     returns, lengths = np.zeros(emulators), np.zeros(emulators, int)
     finished: list[list[tuple[float, int]]] = [[] for _ in range(emulators)]
     ended, steps, timestep = 0, 0, group.recv()
     try:
         while ended < episodes:
-            actions, core = act(network, timestep, actions, core)
+            actions, core = act(q_function, timestep, actions, core)
             group.send(np.asarray(actions))
             timestep = group.recv()
             returns += timestep.reward
@@ -148,9 +148,9 @@ def evaluate_run(
     if isinstance(player.game, CompiledEnvironment):
         play = jax.jit(make_evaluator(player.game, episodes))
         key = jax.random.fold_in(jax.random.key(seed), EVALUATION)
-        scores = jax.device_get(play(key, player.network))
+        scores = jax.device_get(play(key, player.q_function))
     else:
-        scores = evaluate_hosted(player.game, player.network, episodes, seed, report)
+        scores = evaluate_hosted(player.game, player.q_function, episodes, seed, report)
     returns = np.asarray(scores.episode_return)
     name, mean = player.run["game"], float(returns.mean())
     return {

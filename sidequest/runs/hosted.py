@@ -168,8 +168,8 @@ class HostedRun:
 
     def _play(self, evaluator: HostedEnvironment, shown: tuple[Array, Array]) -> None:
         """Acts on what the evaluator showed in the visit before."""
-        network = self.state.member.learner.network
-        actions, playing = self.programs.play(network, shown, self.state.playing)
+        q_function = self.state.member.learner.q_function
+        actions, playing = self.programs.play(q_function, shown, self.state.playing)
         self.state = self.state._replace(playing=playing)
         self._keep(evaluator, actions)
         self._shown = None

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sidequest.runs.shards import Damaged, FileNote
 
 MANIFEST = "manifest.json"
-SCHEMA = 4
+SCHEMA = 5
 LARGEST = 2**28
 """Bytes that a manifest may have."""
 

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Int
 
 from sidequest.agent.actor import Policy, StepRecord
 from sidequest.agent.learner import Metrics
-from sidequest.agent.sequences import Step
+from sidequest.agent.losses import Step
 from sidequest.environments.base import CompiledEnvironment
 from sidequest.runs.assembly import Parts
 from sidequest.runs.keys import BEGIN, ROUNDS

@@ -8,18 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from sidequest.agent.networks import RecurrentQNetwork
+from sidequest.agent.networks import QFunction
 from sidequest.config import Config, from_dict
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.errors import NotEvaluable
 from sidequest.records import read_run, read_table
 from sidequest.runs import checkpoint
-from sidequest.runs.assembly import Parts, assemble, make_network
+from sidequest.runs.assembly import Parts, assemble, make_q_function
 from sidequest.switching.variants import Variant, parse
 
-COMPILED_NETWORK, HOSTED_NETWORK = ".learner.network", "['member'].learner.network"
-"""Where the checkpoints of either runtime keep the parameters."""
+COMPILED_LEARNER, HOSTED_LEARNER = ".learner", "['member'].learner"
+"""Where the checkpoints of either runtime keep the network and its normalisation."""
 
 
 class Player(NamedTuple):
@@ -29,7 +29,7 @@ class Player(NamedTuple):
     config: Config
     variant: Variant
     parts: Parts
-    network: RecurrentQNetwork
+    q_function: QFunction
     scales: Float[Array, "H"]
     """Return scale of each head."""
 
@@ -46,15 +46,15 @@ def load_player(folder: Path) -> Player:
     parts = assemble(config, game.spec, [variant])
     heads = tuple(head.name for head in parts.rules.heads)
     like = jax.eval_shape(
-        lambda: make_network(config, game.spec, len(heads), jax.random.key(0))
+        lambda: make_q_function(config, game.spec, len(heads), jax.random.key(0))
     )
     is_compiled = isinstance(game, CompiledEnvironment)
-    under = COMPILED_NETWORK if is_compiled else HOSTED_NETWORK
-    network = jax.tree.map(jnp.asarray, newest_network(folder, like, under))
-    return Player(run, game, config, variant, parts, network, _scales(folder, heads))
+    under = COMPILED_LEARNER if is_compiled else HOSTED_LEARNER
+    q_function = jax.tree.map(jnp.asarray, newest_q_function(folder, like, under))
+    return Player(run, game, config, variant, parts, q_function, _scales(folder, heads))
 
 
-def newest_network(folder: Path, like: RecurrentQNetwork, under: str) -> RecurrentQNetwork:
+def newest_q_function(folder: Path, like: QFunction, under: str) -> QFunction:
     """What a finished run left behind; else what its newest checkpoint keeps `under`."""
     path = folder / checkpoint.PARAMETERS
     if path.exists():

@@ -154,13 +154,13 @@ class Population:
         chunks = jax.jit(on_all(self._mesh, chunk, shared=1), donate_argnums=0)
         self._chunk = chunks.lower(self.members[0], jnp.int32(0)).compile()
         evaluate = jax.jit(on_all(self._mesh, self._evaluate))
-        keys, network = self._evaluation_keys()[0], self.members[0].learner.network
-        self._evaluate_row = evaluate.lower(keys, network).compile()
+        keys, q_function = self._evaluation_keys()[0], self.members[0].learner.q_function
+        self._evaluate_row = evaluate.lower(keys, q_function).compile()
         return time.perf_counter() - begin
 
-    def networks(self):
+    def q_functions(self):
         """The newest parameters of all members, on the host."""
-        return gathered([row.learner.network for row in self.members], len(self.runs))
+        return gathered([row.learner.q_function for row in self.members], len(self.runs))
 
     def advance(self, recorders: Sequence[Recorder]) -> Progress:
         """Runs one chunk, writes what it left behind, evaluates if it is time."""
@@ -189,7 +189,7 @@ class Population:
         self.evaluated = self.frames
         results: Evaluation = gathered(
             [
-                self._evaluate_row(keys, row.learner.network)
+                self._evaluate_row(keys, row.learner.q_function)
                 for keys, row in zip(self._evaluation_keys(), self.members, strict=True)
             ],
             len(self.runs),

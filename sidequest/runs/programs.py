@@ -13,7 +13,7 @@ from jaxtyping import Array, Int
 
 from sidequest.agent.actor import Policy
 from sidequest.agent.learner import LearnerState, Metrics
-from sidequest.agent.networks import RecurrentQNetwork
+from sidequest.agent.networks import QFunction
 from sidequest.replay.replay import ReplayState, Sample
 from sidequest.runs.assembly import Parts
 from sidequest.runs.collection import (
@@ -68,8 +68,8 @@ def make_programs(parts: Parts, groups: int, episodes: int) -> Programs:
         key = jax.random.fold_in(key, VISITS)
         return visit(parts, groups, key, policy, unpack_timestep(*arrived), actors, block)
 
-    def evaluate(network: RecurrentQNetwork, arrived, playing: Playing):
-        return play(network, unpack_timestep(*arrived), playing)
+    def evaluate(q_function: QFunction, arrived, playing: Playing):
+        return play(q_function, unpack_timestep(*arrived), playing)
 
     def sample(key: Key, updates: Int[Array, ""], replay: ReplayState) -> Sample:
         key = jax.random.fold_in(jax.random.fold_in(key, DRAWS), updates)
@@ -110,7 +110,7 @@ def begin(parts: Parts, episodes: int, individual: Individual) -> HostedState:
         replay=parts.replay.init(),
         tail=empty_tail(parts),
     )
-    playing = begin_playing(learner.network, episodes) if episodes else None
+    playing = begin_playing(learner.q_function, episodes) if episodes else None
     return HostedState(member, block, playing)
 
 

@@ -126,7 +126,7 @@ def without_episodes(actors):
 def surroundings(parts, episodes: int, policy, actors):
     """An empty block, and an evaluator before its first episodes."""
     block = empty_block(parts, jax.random.key(0), policy, actors)
-    playing = begin_playing(policy.network, episodes) if episodes else None
+    playing = begin_playing(policy.q_function, episodes) if episodes else None
     # Copies: the block and the actors are both donated, each by itself.
     return jax.tree.map(jnp.copy, (block, playing))
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sidequest.agent.actor import Policy, StepRecord
 from sidequest.agent.learner import LearnerState, Metrics
-from sidequest.agent.sequences import Step, first_priorities
+from sidequest.agent.losses import Step, first_priorities
 from sidequest.runs.assembly import Parts
 from sidequest.runs.state import Member, Tail
 from sidequest.switching.metacontroller import MetaState
@@ -59,10 +59,9 @@ def remember(
         values=records.values[..., 0],
     )
     whole = jax.tree.map(lambda *halves: jnp.concatenate(halves), member.tail, tail)
-    learner = parts.learner.witness(member.learner, steps, records.values)
-    _, scales = parts.learner.greedy(learner)
+    learner = parts.learner.update_return_scales(member.learner, steps, records.values)
     priorities = first_priorities(
-        whole.steps, whole.q_taken, whole.values, scales[0], parts.rules
+        whole.steps, whole.q_taken, whole.values, learner.scale[0], parts.rules
     )
     replay = parts.replay.add(member.replay, steps, core, priorities)
     return member._replace(learner=learner, replay=replay, tail=tail)
@@ -70,7 +69,7 @@ def remember(
 
 def newest_policy(parts: Parts, learner: LearnerState, meta: MetaState) -> Policy:
     """What actors act by after a pull: the newest parameters, scales and arms."""
-    return Policy(*parts.learner.greedy(learner), parts.meta.offer(meta))
+    return Policy(learner.q_function, learner.scale, parts.meta.offer(meta))
 
 
 def sum_up(

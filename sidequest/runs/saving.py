@@ -127,8 +127,10 @@ def is_on_device(state) -> bool:
     return any(isinstance(leaf, jax.Array) and not is_key(leaf) for leaf in leaves)
 
 
-def leave_behind(recorder: Recorder, network: Any, *, seconds: float, frames: int) -> None:
+def leave_behind(
+    recorder: Recorder, q_function: Any, *, seconds: float, frames: int
+) -> None:
     """Of a run at its end: parameters and finished tables. Its checkpoints have served."""
-    checkpoint.save(recorder.folder / checkpoint.PARAMETERS, network)
+    checkpoint.save(recorder.folder / checkpoint.PARAMETERS, q_function)
     recorder.finish(seconds=seconds, frames_done=frames)
     shutil.rmtree(recorder.folder / checkpoint.FOLDER, ignore_errors=True)

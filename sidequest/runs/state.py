@@ -13,8 +13,8 @@ from jaxtyping import Array, Float
 
 from sidequest.agent.actor import Policy
 from sidequest.agent.learner import LearnerState
+from sidequest.agent.losses import Step
 from sidequest.agent.modes import Modes, modes_of
-from sidequest.agent.sequences import Step
 from sidequest.config import Config
 from sidequest.replay.replay import ReplayState
 from sidequest.runs.assembly import Parts, arms_of

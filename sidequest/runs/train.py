@@ -173,11 +173,11 @@ class Sitting:
     def finish(self) -> None:
         """Leaves parameters and finished tables; checkpoints have served."""
         population = self.population
-        networks = population.networks()
+        q_functions = population.q_functions()
         for member, recorder in enumerate(self.recorders):
             leave_behind(
                 recorder,
-                member_of(networks, member),
+                member_of(q_functions, member),
                 seconds=population.seconds[member],
                 frames=population.frames,
             )

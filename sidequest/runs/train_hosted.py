@@ -201,5 +201,5 @@ def finish(
 ) -> None:
     """Tells what replay holds, and leaves behind what is kept."""
     display.say(account.replay_report())
-    network = hosted.state.member.learner.network
-    leave_behind(recorder, network, seconds=account.seconds, frames=account.frames)
+    q_function = hosted.state.member.learner.q_function
+    leave_behind(recorder, q_function, seconds=account.seconds, frames=account.frames)

@@ -16,7 +16,7 @@ from jaxtyping import Array, Int, Num
 
 from sidequest.agent.actor import ActorState, Policy
 from sidequest.agent.modes import modes_of
-from sidequest.agent.networks import RecurrentQNetwork
+from sidequest.agent.networks import QFunction
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.runs.assembly import arms_of
 from sidequest.runs.emulators import build_politely
@@ -64,16 +64,16 @@ def watch(
     begin_key, key = (jax.random.fold_in(seeded, purpose) for purpose in (BEGIN, ACTS))
 
     @jax.jit
-    def begin(network: RecurrentQNetwork) -> tuple[Policy, ActorState]:
+    def begin(q_function: QFunction) -> tuple[Policy, ActorState]:
         offer = parts.meta.offer(parts.meta.init(menu))
-        policy = Policy(network, player.scales, offer)
+        policy = Policy(q_function, player.scales, offer)
         return settle((policy, parts.actor.init(begin_key, policy, behaviours)))
 
     @jax.jit
     def act(policy: Policy, step: Int[AnyArray, ""], now: Timestep, state: ActorState):
         return parts.actor.act(policy, jax.random.fold_in(key, step), now, state)
 
-    policy, state = begin(player.network)
+    policy, state = begin(player.q_function)
     stage = open_stage(player.game, seed)
     timestep, ending = stage.first, "cut"
     observations, rows = [], []

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sidequest.agent.convolutions import ObservationSpec
+from sidequest.agent.losses import Step
 from sidequest.agent.lstm import CoreState
-from sidequest.agent.networks import RecurrentQNetwork
-from sidequest.agent.sequences import Step
-from sidequest.agent.torsos import ObservationSpec
+from sidequest.agent.networks import RecurrentQNetwork, unroll_together
 
 ITEMS, ACTIONS, UNITS = 4, 3, 6
 SPEC = ObservationSpec((5,))
@@ -44,6 +44,15 @@ def random_steps(seed: int, *shape: int, ends: float = 0.25) -> Step:
             action=rng.integers(0, ACTIONS, shape, np.int32),
         ),
     )
+
+
+def unroll_one(q_function, inputs, state):
+    """Q-values of one sequence [T, H, A], and the state after it."""
+    one = jax.tree.map(lambda leaf: leaf[None], inputs)
+    states = jax.tree.map(lambda leaf: leaf[None, None], state)
+    networks, normalisation = [q_function.network], q_function.normalisation
+    [q], states = unroll_together(networks, normalisation, one, states)
+    return q[0], jax.tree.map(lambda leaf: leaf[0, 0], states)
 
 
 def random_core(seed: int, items: int = ITEMS) -> CoreState:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from sidequest import periods
-from sidequest.agent.actor import Policy, make_actor, read_signals
+from sidequest.agent.actor import Policy, _read_signals, make_actor
+from sidequest.agent.convolutions import ObservationSpec
 from sidequest.agent.lstm import CoreState
 from sidequest.agent.modes import modes_of
-from sidequest.agent.networks import RecurrentQNetwork
-from sidequest.agent.torsos import ObservationSpec
+from sidequest.agent.networks import QFunction, RecurrentQNetwork
 from sidequest.switching import bandits
 from sidequest.switching.controllers import make_controller
 from sidequest.switching.metacontroller import make_metacontroller, menu_of
@@ -94,7 +94,7 @@ def test_signals_by_hand():
     q = jnp.array([[1.0, 2.0, 3.0, 4.0, 5.0], [9.0, 0.0, 0.0, 0.0, 0.0], [5, 4, 3, 2, 1]])
     no, yes = jnp.bool_(False), jnp.bool_(True)
     timestep = Timestep(jnp.zeros(1), jnp.float32(7.0), no, yes, yes)
-    signals = read_signals(q, timestep, GAMMA, twin=2)
+    signals = _read_signals(q, timestep, GAMMA, twin=2)
     assert signals.value == 5.0  # of the extrinsic head, though another is greater
     assert signals.reward == 7.0 and signals.is_first
     # A time limit takes nothing away from what the state is worth.
@@ -103,7 +103,7 @@ def test_signals_by_hand():
     np.testing.assert_allclose(signals.action_mismatch, 2 / 3, rtol=1e-6)
     # Halves of the differences -4 -2 0 2 4, squared: 4 1 0 1 4.
     np.testing.assert_allclose(signals.value_variance, 2.0, rtol=1e-6)
-    over = read_signals(q, timestep._replace(terminated=yes, truncated=no), GAMMA, None)
+    over = _read_signals(q, timestep._replace(terminated=yes, truncated=no), GAMMA, None)
     assert over.discount == 0.0
     assert over.action_mismatch == over.value_variance == over.novelty == 0.0
 
@@ -200,12 +200,12 @@ def test_actions_follow_the_mode():
     record, *_ = play("XI-intra(2,blind,3,G)", timesteps)
     best = timesteps.observation.argmax(axis=2)
     followed = np.where(record.mode, best[:, 1], best[:, 0])
-    np.testing.assert_array_equal(record.action, followed)
+    taken = record.previous_action[1:]
+    np.testing.assert_array_equal(taken, followed[:-1])
     assert record.mode.any() and (best[:, 0] != best[:, 1]).any()
     np.testing.assert_array_equal(record.values, timesteps.observation.max(axis=2))
-    extrinsic = timesteps.observation[np.arange(STEPS), 0, record.action]
-    np.testing.assert_array_equal(record.q_taken, extrinsic)
-    np.testing.assert_array_equal(record.previous_action[1:], record.action[:-1])
+    extrinsic = timesteps.observation[np.arange(STEPS - 1), 0, taken]
+    np.testing.assert_array_equal(record.q_taken[:-1], extrinsic)
 
 
 def test_the_core_starts_over_with_every_episode():
@@ -231,7 +231,8 @@ def real():
         head_units=5,
     )
     offer = META.offer(META.init(menu_of(variant)))
-    policy = Policy(network, jnp.ones(len(variant.heads)), offer)
+    q_function = QFunction(network, network.identity_normalisation())
+    policy = Policy(q_function, jnp.ones(len(variant.heads)), offer)
     actor = make_actor(make_controller(), variant.heads, discount=GAMMA)
     modes = modes_of(variant, variant.heads)
     init = jax.jit(lambda key: actor.init(key, policy, modes))

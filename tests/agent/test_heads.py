@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidequest.agent.heads import Head, make_heads
+from sidequest.agent.modes import Head, make_heads
 
 
 def test_the_extrinsic_head_is_always_there():

@@ -2,7 +2,6 @@
 
 import functools
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,18 +9,18 @@ import optax
 import pytest
 import rlax
 
-from sidequest.agent.heads import make_heads
-from sidequest.agent.intrinsic import Novelty, NoveltyState
-from sidequest.agent.learner import head_rewards, make_learner, standardise
-from sidequest.agent.networks import Inputs, RecurrentQNetwork
-from sidequest.agent.scaling import FLOOR, Moments, ReturnStatistics, return_scale
-from sidequest.agent.sequences import (
+from sidequest.agent.convolutions import ObservationSpec
+from sidequest.agent.learner import make_learner
+from sidequest.agent.losses import (
     Rules,
     first_priorities,
     sequence_errors,
     unroll,
 )
-from sidequest.agent.torsos import ObservationSpec
+from sidequest.agent.modes import make_heads
+from sidequest.agent.networks import Inputs, QFunction, RecurrentQNetwork
+from sidequest.agent.rnd import RND, RNDState
+from sidequest.agent.scaling import FLOOR, Moments, ReturnStatistics, return_scale
 from tests.agent.batches import (
     ACTIONS,
     ITEMS,
@@ -49,9 +48,8 @@ def rules_of(*heads, **changes):
 
 
 # Novelty of an observation: the sum of its numbers; its state counts the updates.
-COUNTING = Novelty(
-    init=lambda key: NoveltyState(None, None, None, jnp.zeros((), jnp.int32)),
-    reward=lambda state, x: jnp.sum(x, axis=-1),
+COUNTING = RND(
+    init=lambda key: RNDState(None, None, None, jnp.zeros((), jnp.int32)),
     update=lambda state, x: (
         state._replace(optimiser=state.optimiser + 1),
         jnp.sum(x, axis=-1),
@@ -72,12 +70,12 @@ def compiled(*heads, **changes):
         optax.adam(1e-2) if "intrinsic" in heads else CLIPPED,
         rules,
         target_interval=TARGET_INTERVAL,
-        novelty=COUNTING if "intrinsic" in heads else None,
+        rnd=COUNTING if "intrinsic" in heads else None,
     )
     learner = learner._replace(
         init=jax.jit(learner.init),
         update=jax.jit(learner.update),
-        witness=jax.jit(learner.witness),
+        update_return_scales=jax.jit(learner.update_return_scales),
     )
     state = learner.init(jax.random.key(0))
     other = learner.init(jax.random.key(1))
@@ -91,7 +89,8 @@ def batch():
 
 @jax.jit
 def step_all(network, inputs, core):
-    return jax.vmap(network.step)(inputs, core)
+    q_function = QFunction(network, network.identity_normalisation())
+    return jax.vmap(q_function.step)(inputs, core)
 
 
 @functools.partial(jax.jit, static_argnums=3)
@@ -223,7 +222,7 @@ def test_burn_in_does_matter(batch):
 def test_what_came_before_an_episode_does_not_reach_its_q_values(batch):
     _, state, _ = compiled("extrinsic")
     steps, core = batch
-    both = state.network, state.target
+    both = state.network, state.target, state.normalisation
     run = jax.jit(lambda steps, core: jnp.stack(unroll(*both, steps, core, PREFIX), -1))
     start = PREFIX + 4
     first = jnp.zeros_like(steps.is_first).at[:, start].set(True)
@@ -316,31 +315,16 @@ def test_an_update_that_is_not_finite_is_left_out_and_counted(batch, bad, normal
         assert np.isfinite(leaf).all()
 
 
-def test_intrinsic_reward_is_the_novelty_of_what_came_next(batch):
-    learner, state, rules = compiled("intrinsic", "short")
-    steps, _ = batch
-    trained = jax.tree.map(lambda leaf: leaf[:, PREFIX:], steps)
-    rewards, surprise, _ = head_rewards(COUNTING, state, trained, rules)
-    first = np.asarray(trained.is_first[:, 1:])
-    led_to = np.asarray(trained.observation)[:, 1:].sum(axis=-1)
-    assert first.any()
-    np.testing.assert_allclose(surprise, np.where(first, 0.0, led_to), rtol=1e-5)
-    assert [head.name for head in rules.heads] == ["extrinsic", "intrinsic", "short"]
-    np.testing.assert_array_equal(rewards[..., 1], surprise)
-    for h in (0, 2):
-        np.testing.assert_array_equal(rewards[..., h], trained.reward[:, 1:])
-
-
 def test_novelty_learns_once_an_update_and_only_where_it_counts(batch):
     learner, state, _ = compiled("intrinsic", "short")
     for number in range(3):
-        assert state.novelty.optimiser == number
+        assert state.rnd.optimiser == number
         state, _, metrics = learner.update(state, *batch, WEIGHTS)
     counts = state.scales.reward.count
     # The extrinsic heads' statistics come from actors, not from replay.
     np.testing.assert_array_equal(counts, [0.0, 3 * ITEMS * (TRAINED - 1), 0.0])
     assert metrics.intrinsic_reward != 0.0
-    assert compiled("extrinsic")[1].novelty is None
+    assert compiled("extrinsic")[1].rnd is None
 
 
 def test_first_priorities_are_the_learners_formula_with_the_actors_values():
@@ -399,7 +383,7 @@ def test_what_actors_report_by_hand():
         is_first=jnp.array([[False], [True], [False]]),
     )
     values = jnp.array([[[7.0, 7.0, 7.0]], [[7.0, 7.0, 7.0]], [[10.0, 7.0, 20.0]]])
-    scales = learner.witness(state, steps, values).scales
+    scales = learner.update_return_scales(state, steps, values).scales
     # Returns: 4 + 0.9 * 10 = 13;  0, the end;  1 + 0.9 * 0 = 1.   Short: 14, 0, 1
     for h, gamma, returns in [(0, GAMMA, [1, 0, 13]), (2, SHORT, [1, 0, 14])]:
         for moments, seen in zip(
@@ -411,7 +395,7 @@ def test_what_actors_report_by_hand():
     # No actor sees an intrinsic reward.
     for moments in scales:
         assert moments.count[1] == moments.mean[1] == moments.variance[1] == 0.0
-    _, used = learner.greedy(state._replace(scales=scales))
+    used = state._replace(scales=scales).scale
     spread = np.var([GAMMA, 0, GAMMA]) * np.mean(np.square([1, 0, 13]))
     np.testing.assert_allclose(used[0], np.sqrt(np.var([1, 0, 4]) + spread), rtol=1e-4)
     assert used[1] == np.float32(FLOOR)
@@ -422,7 +406,7 @@ def test_two_reports_are_one_of_both():
     halves = [random_steps(seed, 4, 2) for seed in (0, 1)]
     values = jnp.ones((4, 2, 1))
     for half in halves:
-        state = learner.witness(state, half, values)
+        state = learner.update_return_scales(state, half, values)
     rewards = np.concatenate([np.asarray(half.reward).ravel() for half in halves])
     np.testing.assert_allclose(state.scales.reward.mean[0], rewards.mean(), atol=1e-6)
     np.testing.assert_allclose(state.scales.reward.variance[0], rewards.var(), rtol=1e-5)
@@ -433,7 +417,9 @@ def test_a_network_without_a_prefix_starts_at_the_stored_state():
     _, state, _ = compiled("extrinsic")
     steps, core = random_steps(0, ITEMS, TRAINED, ends=0.0), random_core(0)
     both = state.network, state.target
-    of_both = jax.jit(lambda steps, core: unroll(*both, steps, core, 0))(steps, core)
+    of_both = jax.jit(
+        lambda steps, core: unroll(*both, state.normalisation, steps, core, 0)
+    )(steps, core)
     at = jax.tree.map(lambda leaf: leaf[:, 0], steps)
     inputs = Inputs(at.observation, at.previous_action, at.reward, at.is_first)
     for network, q in zip(both, of_both, strict=True):
@@ -469,27 +455,25 @@ def test_what_all_states_are_worth_need_not_be_learned(normalised):
     steps = random_steps(0, ITEMS, PREFIX + TRAINED, ends=0.0)
     steps = steps._replace(reward=jnp.ones_like(steps.reward))
     nothing = jax.tree.map(jnp.zeros_like, state.network)
-    nothing = eqx.tree_at(lambda n: n.standard, nothing, state.network.standard)
     state = state._replace(network=nothing, target=nothing)
-    state = learner.witness(
+    state = learner.update_return_scales(
         state,
         jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), steps),
         jnp.zeros((PREFIX + TRAINED, ITEMS, 1)),
     )
     state, _, metrics = learner.update(state, steps, random_core(0), WEIGHTS)
     if normalised:
-        np.testing.assert_allclose(state.network.standard.value, 10.0, rtol=1e-4)
-        np.testing.assert_allclose(state.target.standard.value, 10.0, rtol=1e-4)
+        np.testing.assert_allclose(state.normalisation.value_mean, 10.0, rtol=1e-4)
         np.testing.assert_allclose(metrics.value, 10.0, rtol=1e-4)
         np.testing.assert_allclose(metrics.td_error, 0.0, atol=1e-3)
     else:
         # Of the 8 transitions 4 have 5 steps before them: 1 + .9 + .81 + .729 + .6561.
         returns = [4.0951] * 4 + [3.439, 2.71, 1.9, 1.0]
         np.testing.assert_allclose(metrics.td_error, np.mean(returns), rtol=1e-4)
-        assert not np.any(state.network.standard.value)
+        assert not np.any(state.normalisation.value_mean)
 
 
-def test_each_member_of_a_population_has_its_own_standard():
+def test_each_run_of_a_population_has_its_own_normalisation():
     learner, _, _ = compiled("extrinsic", **BOTH)
     states = [learner.init(jax.random.key(seed)) for seed in (0, 1)]
     batches = [random_steps(seed, ITEMS, PREFIX + TRAINED) for seed in (2, 3)]
@@ -505,45 +489,52 @@ def test_each_member_of_a_population_has_its_own_standard():
         own = jax.tree.map(lambda leaf, member=member: leaf[member], both.network)
         for ours, theirs in zip(*map(jax.tree.leaves, (own, alone.network)), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
-    means = both.network.standard.observation
+    means = both.normalisation.observation_mean
     assert not np.allclose(means[0], means[1])
 
 
-def test_categories_have_standards_too():
-    """Two of three are of kind 1: its mean is 2/3, and the variance of each kind 2/9."""
+def test_categories_are_normalised_too():
+    """Three of four are of kind 1: its mean is 3/4, and the variance of each kind 3/16."""
     spec = ObservationSpec((1,), categories=(2,))
-    rules = rules_of("extrinsic", **BOTH)
+    sizes = dict(convolutions=(), torso_units=(2,), core_units=UNITS, post_units=0)
     learner = make_learner(
-        lambda key: RecurrentQNetwork(key, spec, ACTIONS, 1, convolutions=()),
+        lambda key: RecurrentQNetwork(key, spec, ACTIONS, 1, head_units=2, **sizes),
         CLIPPED,
-        rules,
+        rules_of("extrinsic", **BOTH),
         target_interval=TARGET_INTERVAL,
     )
-    state = jax.eval_shape(learner.init, jax.random.key(0))
-    state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), state)
-    state = standardise(state, jnp.array([[1], [0], [1]], jnp.uint8), rules)
-    standard = state.network.standard
-    np.testing.assert_allclose(standard.observation, [1 / 3, 2 / 3], rtol=1e-5)
-    np.testing.assert_allclose(standard.observation_unit, np.sqrt(2 / 9), rtol=1e-5)
+    steps = random_steps(0, ITEMS, PREFIX + TRAINED)
+    kinds = jnp.zeros((ITEMS, PREFIX + TRAINED, 1), jnp.uint8).at[1:].set(1)
+    state, _, _ = jax.jit(learner.update)(
+        learner.init(jax.random.key(0)),
+        steps._replace(observation=kinds),
+        random_core(0),
+        WEIGHTS,
+    )
+    normalisation = state.normalisation
+    np.testing.assert_allclose(normalisation.observation_mean, [1 / 4, 3 / 4], rtol=1e-5)
+    np.testing.assert_allclose(normalisation.observation_unit, np.sqrt(3 / 16), rtol=1e-5)
 
 
-def test_what_is_not_finite_does_not_count_for_a_standard():
+def test_what_is_not_finite_does_not_count_for_the_normalisation():
     learner, state, _ = compiled("extrinsic", **BOTH)
     steps, core = random_steps(0, ITEMS, PREFIX + TRAINED), random_core(0)
     # An episode begins inside the prefix, so that the loss does not notice.
     steps = steps._replace(is_first=steps.is_first.at[:, PREFIX - 1].set(True))
     state, _, _ = learner.update(state, steps, core, WEIGHTS)
-    good = state.network.standard
+    good = state.normalisation
     bad = steps._replace(observation=steps.observation.at[1, 0, 0].set(np.inf))
     state, _, metrics = learner.update(state, bad, core, WEIGHTS)
     assert not metrics.skipped
-    standard = state.network.standard
-    np.testing.assert_allclose(standard.observation[1:], good.observation[1:], rtol=1e-5)
-    assert np.isfinite(standard.observation).all()
-    np.testing.assert_allclose(standard.observation_unit, good.observation_unit, rtol=0.2)
+    new = state.normalisation
+    assert np.isfinite(new.observation_mean).all()
+    np.testing.assert_allclose(
+        new.observation_mean[1:], good.observation_mean[1:], rtol=1e-5
+    )
+    np.testing.assert_allclose(new.observation_unit, good.observation_unit, rtol=0.2)
 
 
-def test_standards_are_those_of_all_that_was_seen():
+def test_the_normalisation_is_that_of_all_that_was_seen():
     """The first observation of each sequence counts; values are in units of sigma."""
     learner, state, _ = compiled("extrinsic", **BOTH)
     seen = []
@@ -552,16 +543,14 @@ def test_standards_are_those_of_all_that_was_seen():
         seen.append(np.asarray(steps.observation[:, 0]))
         block = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), steps)
         values = jnp.zeros((PREFIX + TRAINED, ITEMS, 1))
-        state = learner.witness(state, block, values)
-        scale = learner.greedy(state)[1]
+        state = learner.update_return_scales(state, block, values)
+        scale = state.scale
         state, _, _ = learner.update(state, steps, random_core(seed), WEIGHTS)
     seen = np.concatenate(seen)
-    for network in (state.network, state.target):
-        standard = network.standard
-        np.testing.assert_allclose(standard.observation, seen.mean(0), rtol=1e-5, atol=1e-6)
-        unit = np.sqrt(np.mean(seen.var(0)))
-        np.testing.assert_allclose(standard.observation_unit, unit, rtol=1e-5)
-        np.testing.assert_allclose(standard.value_unit, scale, rtol=1e-5)
+    mean, unit, _, value_unit = state.normalisation
+    np.testing.assert_allclose(mean, seen.mean(0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(unit, np.sqrt(np.mean(seen.var(0))), rtol=1e-5)
+    np.testing.assert_allclose(value_unit, scale, rtol=1e-5)
 
 
 @pytest.mark.parametrize("part", BOTH)
@@ -569,9 +558,11 @@ def test_inputs_and_values_are_normalised_apart(part):
     learner, state, _ = compiled("extrinsic", **{part: True})
     steps = random_steps(0, ITEMS, PREFIX + TRAINED)
     block = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), steps)
-    state = learner.witness(state, block, jnp.zeros((PREFIX + TRAINED, ITEMS, 1)))
+    state = learner.update_return_scales(
+        state, block, jnp.zeros((PREFIX + TRAINED, ITEMS, 1))
+    )
     state, _, _ = learner.update(state, steps, random_core(0), WEIGHTS)
-    standard = state.network.standard
-    assert bool(np.any(standard.observation)) == (part == "normalise_inputs")
-    assert bool(np.any(standard.value)) == (part == "normalise_values")
-    assert bool(standard.value_unit[0] != 1) == (part == "normalise_values")
+    mean, _, value_mean, value_unit = state.normalisation
+    assert bool(np.any(mean)) == (part == "normalise_inputs")
+    assert bool(np.any(value_mean)) == (part == "normalise_values")
+    assert bool(value_unit[0] != 1) == (part == "normalise_values")

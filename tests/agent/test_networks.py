@@ -1,20 +1,24 @@
 """The network by hand, by steps, by sequence, and by population."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sidequest.agent.convolutions import ConvolutionShape, ObservationSpec
 from sidequest.agent.lstm import CoreState
 from sidequest.agent.networks import (
     Inputs,
+    QFunction,
     RecurrentQNetwork,
-    Standard,
     count_parameters,
     unroll_together,
 )
-from sidequest.agent.torsos import ConvolutionShape, ObservationSpec
+from sidequest.agent.scaling import Normalisation
+from tests.agent.batches import unroll_one
 from tests.agent.comparisons import assert_close
 
 GRID = ObservationSpec((7, 7, 2), categories=(5, 3))
@@ -43,6 +47,11 @@ def make_network(seed=0, spec=VECTOR, **settings):
         convolutions=TORSOS[spec],
         **(sizes | settings),
     )
+
+
+def make_q(seed=0, spec=VECTOR, **settings):
+    network = make_network(seed, spec, **settings)
+    return QFunction(network, network.identity_normalisation())
 
 
 def make_inputs(seed=0, spec=VECTOR, steps=STEPS, first=()):
@@ -88,9 +97,6 @@ def test_parameters_of_the_paper_network_by_hand():
     advantage = (256 * 256 + 256) + (256 * 18 + 18)
     expected = convolutions + pre + lstm + post + 2 * (value + advantage)
     assert expected == 12_126_438
-    # And the standard, which is not learned: a mean picture, its unit, two numbers a head.
-    standard = 210 * 160 * 3 + 1 + 2 * 2
-    assert sum(leaf.size for leaf in jax.tree.leaves(network)) == expected + standard
     assert count_parameters(network) == expected
 
 
@@ -101,8 +107,9 @@ def test_count_parameters():
 
 
 def test_one_step_by_numpy():
-    network, inputs, state = make_network(), at(make_inputs(), 0), make_state()
-    q, new = network.step(inputs, state)
+    q_function, inputs, state = make_q(), at(make_inputs(), 0), make_state()
+    network = q_function.network
+    q, new = q_function.step(inputs, state)
 
     def linear(layer, x):
         return x @ np.asarray(layer.weight) + np.asarray(layer.bias)
@@ -135,11 +142,11 @@ def test_one_step_by_numpy():
 
 @pytest.mark.parametrize("spec, unroll", [(VECTOR, 4), (PLANES, 1), (GRID, 1), (FRAME, 4)])
 def test_unroll_is_step_by_step(spec, unroll):
-    network = make_network(spec=spec, scan_unroll=unroll)
+    q_function = make_q(spec=spec, scan_unroll=unroll)
     inputs, state = make_inputs(spec=spec, first=(0, 4)), make_state()
-    q, end = eqx.filter_jit(network.unroll)(inputs, state)
+    q, end = eqx.filter_jit(unroll_one)(q_function, inputs, state)
     assert q.shape == (STEPS, HEADS, ACTIONS)
-    step = eqx.filter_jit(network.step)
+    step = eqx.filter_jit(q_function.step)
     for t in range(STEPS):
         q_t, state = step(at(inputs, t), state)
         assert_close(q[t], q_t)
@@ -151,16 +158,18 @@ def test_networks_together_are_each_of_them_step_by_step_and_the_first_one_learn
     inputs = stack([make_inputs(seed, first=(seed + 2,)) for seed in (0, 1, 2)])
     states = stack([stack([make_state(3 * k + n) for n in range(3)]) for k in (0, 1)])
 
+    same = networks[0].identity_normalisation()
+
     def by_steps(network, inputs, state):
         def advance(state, now):
-            q, state = network.step(now, state)
+            q, state = QFunction(network, same).step(now, state)
             return state, q
 
         state, q = jax.lax.scan(advance, state, inputs)
         return q, state
 
     def together(networks):
-        q, ends = unroll_together(networks, inputs, states)
+        q, ends = unroll_together(networks, same, inputs, states)
         return jnp.sum(q[0] ** 2) + jnp.sum(q[1] ** 2), (q, ends)
 
     def apart(networks):
@@ -177,74 +186,63 @@ def test_networks_together_are_each_of_them_step_by_step_and_the_first_one_learn
     (_, theirs), (exact, _) = jax.jit(jax.value_and_grad(apart, has_aux=True))(networks)
     assert_close(ours, theirs, 1e-4)
     assert_close(of_first, exact, 1e-3)
-    learned = eqx.tree_at(lambda network: network.standard, exact, None)
-    assert all(np.any(leaf != 0) for leaf in jax.tree.leaves(learned))
+    assert all(np.any(leaf != 0) for leaf in jax.tree.leaves(exact))
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(of_second))
 
 
 def test_an_episode_that_starts_inside_a_sequence_knows_nothing_of_the_one_before():
-    network, whole = make_network(), make_inputs(first=(4,))
-    q, end = network.unroll(whole, make_state())
+    unroll, whole = partial(unroll_one, make_q()), make_inputs(first=(4,))
+    q, end = unroll(whole, make_state())
     # Alone, from an empty state, with no previous action and reward.
     alone = jax.tree.map(lambda x: x[4:], whole)
     zeroed = alone._replace(
         previous_action=alone.previous_action.at[0].set(3),
         previous_reward=alone.previous_reward.at[0].set(1e6),
     )
-    q_alone, end_alone = network.unroll(zeroed, network.initial_state())
+    q_alone, end_alone = unroll(zeroed, make_q().initial_state())
     assert_close((q[4:], end), (q_alone, end_alone))
     # No gradient crosses the boundary either.
-    gradient = jax.grad(lambda state: jnp.sum(network.unroll(whole, state)[0][4:]))
+    gradient = jax.grad(lambda state: jnp.sum(unroll(whole, state)[0][4:]))
     np.testing.assert_array_equal(gradient(make_state()).cell, 0)
-    gradient = jax.grad(lambda state: jnp.sum(network.unroll(whole, state)[0][:4]))
+    gradient = jax.grad(lambda state: jnp.sum(unroll(whole, state)[0][:4]))
     assert np.any(gradient(make_state()).cell != 0)
 
 
 def test_previous_action_and_reward_matter_where_the_episode_goes_on():
-    network, inputs = make_network(), at(make_inputs(), 1)
-    q, _ = network.step(inputs, make_state())
+    q_function, inputs = make_q(), at(make_inputs(), 1)
+    q, _ = q_function.step(inputs, make_state())
     for other in (
         inputs._replace(previous_action=(inputs.previous_action + 1) % ACTIONS),
         inputs._replace(previous_reward=inputs.previous_reward + 1),
     ):
-        assert np.any(network.step(other, make_state())[0] != q)
+        assert np.any(q_function.step(other, make_state())[0] != q)
 
 
 def test_without_recurrence_nothing_is_remembered():
     inputs = make_inputs()
-    forgetful = make_network(recurrent=False)
-    assert_close(
-        forgetful.unroll(inputs, make_state(0))[0],
-        forgetful.unroll(inputs, make_state(1))[0],
-    )
-    q, _ = forgetful.unroll(inputs, make_state())
+    forgetful = make_q(recurrent=False)
+    q, _ = unroll_one(forgetful, inputs, make_state(0))
+    assert_close(q, unroll_one(forgetful, inputs, make_state(1))[0])
     for t in range(STEPS):
         assert_close(q[t], forgetful.step(at(inputs, t), make_state(t))[0])
-    assert count_parameters(forgetful) == count_parameters(make_network())
+    assert count_parameters(forgetful.network) == count_parameters(make_network())
 
 
-def test_a_standard_is_where_the_network_counts_from_and_in_what_units():
-    """(x - 1) / 4 is what a plain network would see; 3 f + 10 is what it then says."""
-    network, inputs = make_network(), make_inputs()
+def test_normalisation_is_around_the_network():
+    """A plain network would get (x - 1) / 4, and its output f would become 3 f + 10."""
+    plain, inputs = make_q(), make_inputs()
     x = inputs.observation.astype(jnp.float32)
     mean, unit = jnp.array([0.0, 10.0, -200.0]), jnp.array([1.0, 3.0, 0.5])
-    standard = Standard(jnp.full(x.shape[1:], 0.5), jnp.float32(2.0), mean, unit)
-    moved = eqx.tree_at(lambda n: n.standard, network, standard)
+    around = Normalisation(jnp.full(x.shape[1:], 0.5), jnp.float32(2.0), mean, unit)
     # Observations are divided by 2, their maximum, before all else.
-    plain, _ = network.unroll(inputs._replace(observation=(x - 1.0) / 2.0), make_state())
-    q, _ = moved.unroll(inputs, make_state())
-    assert_close(q, mean[:, None] + unit[:, None] * plain, 1e-4)
-
-    def loss(network):
-        return jnp.sum(network.unroll(inputs, make_state())[0] ** 2)
-
-    gradient = eqx.filter_grad(loss)(moved)
-    assert not any(np.any(leaf) for leaf in gradient.standard)
-    assert np.any(gradient.heads.value.bias)
+    scaled = inputs._replace(observation=(x - 1.0) / 2.0)
+    f, _ = unroll_one(plain, scaled, make_state())
+    q, _ = unroll_one(QFunction(plain.network, around), inputs, make_state())
+    assert_close(q, mean[:, None] + unit[:, None] * f, 1e-4)
 
 
 def test_heads_start_differently():
-    q, _ = make_network().unroll(make_inputs(), make_state())
+    q, _ = unroll_one(make_q(), make_inputs(), make_state())
     assert len(np.unique(np.round(q[0], 5), axis=0)) == HEADS
 
 
@@ -252,15 +250,15 @@ def test_a_population_is_its_members_apart():
     spec = PLANES
     networks = [make_network(seed, spec) for seed in range(3)]
     inputs = [make_inputs(seed, spec, first=(seed,)) for seed in range(3)]
-
-    def stack(members):
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
+    same = networks[0].identity_normalisation()
 
     @eqx.filter_jit
     def gradient(network, inputs):
-        return eqx.filter_grad(
-            lambda network: jnp.sum(network.unroll(inputs, make_state())[0] ** 2)
-        )(network)
+        def loss(network):
+            q, _ = unroll_one(QFunction(network, same), inputs, make_state())
+            return jnp.sum(q**2)
+
+        return eqx.filter_grad(loss)(network)
 
     together = eqx.filter_jit(eqx.filter_vmap(gradient))(stack(networks), stack(inputs))
     apart = stack([gradient(*member) for member in zip(networks, inputs, strict=True)])
@@ -270,15 +268,15 @@ def test_a_population_is_its_members_apart():
 @pytest.mark.parametrize("spec", [PLANES, FRAME])
 def test_bfloat16_is_close_to_float32(spec):
     inputs, state = make_inputs(spec=spec), make_state()
-    exact, exact_end = make_network(spec=spec).unroll(inputs, state)
-    coarse_network = make_network(spec=spec, compute_dtype="bfloat16")
-    coarse, coarse_end = coarse_network.unroll(inputs, state)
+    exact, exact_end = unroll_one(make_q(spec=spec), inputs, state)
+    coarse_q = make_q(spec=spec, compute_dtype="bfloat16")
+    coarse, coarse_end = unroll_one(coarse_q, inputs, state)
     assert coarse.dtype == coarse_end.cell.dtype == jnp.float32
-    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(coarse_network))
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(coarse_q))
     assert_close((coarse, coarse_end), (exact, exact_end), 0.05)
 
 
 def test_a_reward_of_any_size_gives_finite_values():
     inputs = at(make_inputs(), 0)._replace(previous_reward=jnp.float32(-1e30))
-    q, _ = make_network().step(inputs, make_state())
+    q, _ = make_q().step(inputs, make_state())
     assert np.all(np.isfinite(q))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sidequest.agent import scaling
-from sidequest.agent.heads import make_heads
+from sidequest.agent.modes import make_heads
 
 HEADS = make_heads(("intrinsic",))
 

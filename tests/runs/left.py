@@ -10,7 +10,7 @@ from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.records import RUN_FILE, write_json
 from sidequest.runs import checkpoint
-from sidequest.runs.assembly import assemble, make_network
+from sidequest.runs.assembly import assemble, make_q_function
 from sidequest.runs.player import Player
 from sidequest.switching.variants import parse
 
@@ -36,8 +36,9 @@ def leave_run(folder: Path, variant: str, game: str, config: Config, seed=3) -> 
     run = {"variant": variant, "game": game, "seed": seed, "config": settings}
     write_json(folder / RUN_FILE, run)
     heads = len(parse(variant).heads)
-    network = make_network(config, registry.make(game).spec, heads, jax.random.key(seed))
-    checkpoint.save(folder / checkpoint.PARAMETERS, network)
+    spec = registry.make(game).spec
+    q_function = make_q_function(config, spec, heads, jax.random.key(seed))
+    checkpoint.save(folder / checkpoint.PARAMETERS, q_function)
     return folder
 
 
@@ -47,6 +48,6 @@ def fresh_player(
     """The agent of no run at all."""
     parts = assemble(config, game.spec, [parse(variant)])
     heads = len(parts.rules.heads)
-    network = make_network(config, game.spec, heads, jax.random.key(0))
+    q_function = make_q_function(config, game.spec, heads, jax.random.key(0))
     scales = jax.numpy.ones(heads)
-    return Player({}, game, config, parse(variant), parts, network, scales)
+    return Player({}, game, config, parse(variant), parts, q_function, scales)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sidequest.agent.lstm import CoreState
-from sidequest.agent.networks import RecurrentQNetwork
+from sidequest.agent.networks import QFunction
 from sidequest.environments import probes
 from sidequest.environments.base import EnvironmentSpec, HostedGame, auto_reset
 from sidequest.runs import evaluation
@@ -16,14 +16,13 @@ from tests.runs.left import TINY_FRAMES, leave_run
 from tests.runs.tiny import TINY
 
 
-class Rememberer(RecurrentQNetwork):
+class Rememberer(QFunction):
     """Acts by the first observation of an episode; a second head wants the opposite."""
 
     sign: jax.Array
 
     def __init__(self, sign):
-        self.torso = self.core = self.post = self.heads = self.standard = self.spec = None
-        self.num_actions = self.compute_dtype = self.scan_unroll = self.recurrent = None
+        self.network = self.normalisation = None
         self.sign = jnp.float32(sign)
 
     def initial_state(self):

@@ -5,19 +5,18 @@ import sys
 import threading
 from functools import partial
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from sidequest.agent.modes import modes_of
-from sidequest.agent.networks import Inputs
+from sidequest.agent.networks import Inputs, QFunction
 from sidequest.config import PAPER, change
 from sidequest.environments import atari
 from sidequest.environments.base import EnvironmentSpec
 from sidequest.replay.tiles import tile_store
-from sidequest.runs.assembly import arms_of, assemble, make_network
+from sidequest.runs.assembly import arms_of, assemble, make_q_function
 from sidequest.runs.collection import begin_playing, pack_timestep, play, unpack_timestep
 from sidequest.runs.emulators import NICENESS, build_politely
 from sidequest.runs.hosted import HostedRun, choose_lag, share
@@ -27,6 +26,7 @@ from sidequest.runs.tally import Tally
 from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes, menu_of
 from sidequest.switching.variants import parse
 from sidequest.types import Timestep
+from tests.agent.batches import unroll_one
 
 VARIANT = parse("XU-intra(10,informed,p*,X)")
 GROUPS, SIZE, LENGTH = 3, 2, 8
@@ -309,7 +309,9 @@ def test_a_group_is_sent_off_before_it_is_wanted(groups):
 def test_actors_pull_parameters_when_it_is_time(run):
     def pulled() -> bool:
         policy, learner = run.state.member.policy, run.state.member.learner
-        return bool(jnp.all(policy.network.post.weight == learner.network.post.weight))
+        return bool(
+            jnp.all(policy.q_function.network.post.weight == learner.network.post.weight)
+        )
 
     # Every second block. Updates start with the fourth block, the first pull after them
     # is that of the sixth; here its end is seen when the record of the fifth is out.
@@ -377,12 +379,12 @@ def test_a_timestep_survives_packing():
 
 
 def test_episodes_are_played_by_the_parameters_they_began_with():
-    old, new = (make_network(TINY, Drawn.spec, 1, jax.random.key(i)) for i in (0, 1))
+    old, new = (make_q_function(TINY, Drawn.spec, 1, jax.random.key(i)) for i in (0, 1))
     timestep = Drawn([0, 1]).shown(5)  # stream 0 starts anew
     assert timestep.is_first.tolist() == [True, False]
     _, playing = play(new, jax.tree.map(jnp.asarray, timestep), begin_playing(old, 2))
     for parameters, ours, theirs in zip(
-        *map(jax.tree.leaves, (playing.networks, new, old)), strict=True
+        *map(jax.tree.leaves, (playing.q_functions, new, old)), strict=True
     ):
         np.testing.assert_array_equal(parameters[0], ours)
         np.testing.assert_array_equal(parameters[1], theirs)
@@ -390,15 +392,15 @@ def test_episodes_are_played_by_the_parameters_they_began_with():
 
 def test_the_evaluator_plays_what_the_network_likes_best():
     """Step by step as in one go: the same inputs, the same memory."""
-    network = make_network(TINY, Drawn.spec, 1, jax.random.key(3))
+    q_function = make_q_function(TINY, Drawn.spec, 1, jax.random.key(3))
     # Strong enough to tell one input from another.
-    stronger = jax.tree.map(lambda leaf: 4 * leaf, network)
-    network = eqx.tree_at(lambda n: n.standard, stronger, network.standard)
-    drawn, playing, actions, shown = Drawn([0, 1]), begin_playing(network, 2), [], []
+    stronger = jax.tree.map(lambda leaf: 4 * leaf, q_function.network)
+    q_function = QFunction(stronger, q_function.normalisation)
+    drawn, playing, actions, shown = Drawn([0, 1]), begin_playing(q_function, 2), [], []
     for step in range(12):
         timestep = drawn.shown(step)._replace(reward=np.float32([step, -step]))
         shown.append(jax.tree.map(jnp.asarray, timestep))
-        chosen, playing = play(network, shown[-1], playing)
+        chosen, playing = play(q_function, shown[-1], playing)
         actions.append(np.asarray(chosen))
     assert len({tuple(chosen) for chosen in actions}) > 3
     before = [np.zeros(2, np.int32), *actions[:-1]]
@@ -406,7 +408,7 @@ def test_the_evaluator_plays_what_the_network_likes_best():
     inputs = Inputs(steps.observation, jnp.stack(before), steps.reward, steps.is_first)
     for stream in range(2):
         own = jax.tree.map(lambda leaf, stream=stream: leaf[:, stream], inputs)
-        q, _ = network.unroll(own, network.initial_state())
+        q, _ = unroll_one(q_function, own, q_function.initial_state())
         expected = np.argmax(np.asarray(q)[:, 0], axis=-1)
         np.testing.assert_array_equal(np.stack(actions)[:, stream], expected)
 

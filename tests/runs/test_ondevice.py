@@ -161,9 +161,8 @@ def test_actors_pull_at_their_interval_only(agent, alone):
     members, _ = alone[0]
     for block, (before, after) in enumerate(zip(members[:-1], members[1:], strict=True)):
         pulled, kept = arrays((after.policy, before.policy))
-        network, scales = agent.parts.learner.greedy(after.learner)
         if block % 2 == 1:
-            newest = arrays((network, scales))
+            newest = arrays((after.learner.q_function, after.learner.scale))
             jax.tree.map(np.testing.assert_array_equal, pulled[:2], newest)
             offer = agent.parts.meta.offer(after.meta)
             close = functools.partial(np.testing.assert_allclose, rtol=1e-6)
@@ -171,8 +170,8 @@ def test_actors_pull_at_their_interval_only(agent, alone):
         else:
             jax.tree.map(np.testing.assert_array_equal, pulled, kept)
     # And pulling makes a difference.
-    first, last = arrays((members[0].policy.network, members[-1].policy.network))
-    assert (first.post.weight != last.post.weight).any()
+    first, last = arrays((members[0].policy.q_function, members[-1].policy.q_function))
+    assert (first.network.post.weight != last.network.post.weight).any()
 
 
 def test_bandits_are_fed_every_episode_once_in_order_with_its_return(agent, alone):

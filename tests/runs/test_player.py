@@ -12,8 +12,8 @@ from sidequest.environments import registry
 from sidequest.errors import NotEvaluable
 from sidequest.records import Recorder
 from sidequest.runs import checkpoint
-from sidequest.runs.assembly import make_network
-from sidequest.runs.player import COMPILED_NETWORK, load_player
+from sidequest.runs.assembly import make_q_function
+from sidequest.runs.player import COMPILED_LEARNER, load_player
 from tests.runs.left import TINY_FRAMES, leave_run
 from tests.runs.tiny import TINY, bargains, make_agent
 
@@ -23,8 +23,8 @@ GAME = "probe:memory_2"
 def test_the_agent_is_the_one_that_was_saved(tmp_path):
     player = load_player(leave_run(tmp_path, "XI-intra(10,blind,100,G)", GAME, TINY))
     spec = registry.make(GAME).spec
-    saved = make_network(TINY, spec, 2, jax.random.key(3))
-    jax.tree.map(np.testing.assert_array_equal, player.network, saved)
+    saved = make_q_function(TINY, spec, 2, jax.random.key(3))
+    jax.tree.map(np.testing.assert_array_equal, player.q_function, saved)
     assert player.config == TINY
     assert str(player.variant) == "XI-intra(10,blind,100,G)"
     np.testing.assert_array_equal(player.scales, [1.0, 1.0])
@@ -38,7 +38,7 @@ def test_scales_are_the_last_that_were_recorded(tmp_path):
         row = {"frames": 0, "scale_extrinsic": scale, "scale_intrinsic": scale / 2}
         recorder.write("learning", [row])
     recorder.close()
-    network = make_network(TINY, registry.make(GAME).spec, 2, jax.random.key(0))
+    network = make_q_function(TINY, registry.make(GAME).spec, 2, jax.random.key(0))
     checkpoint.save(tmp_path / checkpoint.PARAMETERS, network)
     np.testing.assert_array_equal(load_player(tmp_path).scales, [3.5, 1.75])
 
@@ -54,7 +54,12 @@ class Learning(NamedTuple):
     """As much of a run's state as matters here."""
 
     network: Any
+    normalisation: Any
     updates: Any
+
+
+def parts(q_function):
+    return q_function.network, q_function.normalisation
 
 
 class Going(NamedTuple):
@@ -63,37 +68,39 @@ class Going(NamedTuple):
 
 def test_an_atari_run_keeps_its_parameters_elsewhere(tmp_path):
     folder = leave_run(tmp_path, "XU-step-level-0.1", "pong", TINY_FRAMES)
-    network = checkpoint.load(folder / checkpoint.PARAMETERS, load_player(folder).network)
+    network = checkpoint.load(
+        folder / checkpoint.PARAMETERS, load_player(folder).q_function
+    )
     (folder / checkpoint.PARAMETERS).unlink()
-    state = {"member": Going(Learning(network, np.int32(0))), "unread": np.int32(0)}
+    state = {"member": Going(Learning(*parts(network), np.int32(0))), "unread": np.int32(0)}
     checkpoint.write(folder, checkpoint.Snapshot({}, 40, {}, {}, state))
-    jax.tree.map(np.testing.assert_array_equal, load_player(folder).network, network)
+    jax.tree.map(np.testing.assert_array_equal, load_player(folder).q_function, network)
 
 
 def test_compiled_runs_keep_them_where_they_are_looked_for():
     agent = make_agent(bargains(), "XU-step-level-0.1")
     member = jax.eval_shape(agent.loop.init, agent.individual("XU-step-level-0.1", 0))
     paths, _ = checkpoint.named_arrays(jax.eval_shape(checkpoint.portable, member.learner))
-    inside = [path for path in paths if f".learner{path}".startswith(COMPILED_NETWORK)]
-    assert len(inside) == len(jax.tree.leaves(member.learner.network))
+    own, _ = checkpoint.named_arrays(member.learner.q_function)
+    assert COMPILED_LEARNER == ".learner" and set(own) <= set(paths)
 
 
 def test_a_run_that_goes_on_is_played_by_its_newest_checkpoint(tmp_path):
     folder = leave_run(tmp_path, "XU-step-level-0.1", GAME, TINY)
     spec = registry.make(GAME).spec
-    networks = [make_network(TINY, spec, 1, jax.random.key(seed)) for seed in (10, 11)]
+    networks = [make_q_function(TINY, spec, 1, jax.random.key(seed)) for seed in (10, 11)]
     for frames, network in zip((800, 1600), networks, strict=True):
-        state = Going(Learning(network, np.int32(frames)))
+        state = Going(Learning(*parts(network), np.int32(frames)))
         checkpoint.write(folder, checkpoint.Snapshot({}, frames, {}, {}, state))
 
     def sign(network) -> float:
         return float(jax.tree.leaves(network)[0].sum())
 
     def played() -> float:
-        return sign(load_player(folder).network)
+        return sign(load_player(folder).q_function)
 
     first = [sign(network) for network in networks]
-    finished = sign(make_network(TINY, spec, 1, jax.random.key(3)))
+    finished = sign(make_q_function(TINY, spec, 1, jax.random.key(3)))
     assert played() == finished != first[1]
     (folder / checkpoint.PARAMETERS).unlink()
     assert played() == first[1] != first[0]
@@ -105,7 +112,7 @@ def test_a_run_that_goes_on_is_played_by_its_newest_checkpoint(tmp_path):
 def test_parameters_of_another_network_are_refused(tmp_path):
     folder = leave_run(tmp_path, "XU-step-level-0.1", GAME, TINY)
     wider = change(TINY, **{"network.core_units": 17})
-    network = make_network(wider, registry.make(GAME).spec, 1, jax.random.key(0))
+    network = make_q_function(wider, registry.make(GAME).spec, 1, jax.random.key(0))
     checkpoint.save(folder / checkpoint.PARAMETERS, network)
     with pytest.raises(NotEvaluable, match=r"parameters.npz is of another .*\(19, 64\)"):
         load_player(folder)

@@ -11,13 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sidequest.agent.intrinsic import Novelty, NoveltyState
 from sidequest.agent.networks import Inputs
+from sidequest.agent.rnd import RND, RNDState
 from sidequest.config import change
 from sidequest.environments import probes
 from sidequest.environments.base import CompiledEnvironment
 from sidequest.runs import assembly
 from sidequest.runs.ondevice import make_loop
+from tests.agent.batches import unroll_one
 from tests.runs.tiny import TINY, at, make_agent
 
 pytestmark = pytest.mark.usefixtures("optimised")
@@ -82,7 +83,7 @@ def learn(names, variant, config) -> dict:
 
     learner = life(jnp.arange(len(names)))
     assert not np.asarray(learner.skipped.total).any()
-    return {name: at(learner.network, i) for i, name in enumerate(names)}
+    return {name: at(learner.q_function, i) for i, name in enumerate(names)}
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -90,7 +91,7 @@ def unroll(network, length, observations, actions, rewards):
     previous = jnp.append(jnp.zeros(1, jnp.int32), actions[:-1])
     first = jnp.arange(length) == 0
     inputs = Inputs(jax.vmap(fill_up)(observations), previous, rewards, first)
-    return network.unroll(inputs, network.initial_state())[0]
+    return unroll_one(network, inputs, network.initial_state())[0]
 
 
 def episodes(network, name, discount=0.9):
@@ -114,9 +115,8 @@ def test_every_head_finds_the_answer_to_its_discount(networks, name):
             np.testing.assert_allclose(q[:, head], answer, atol=tolerance)
 
 
-ONE_EACH = Novelty(
-    init=lambda key: NoveltyState(None, None, None, jnp.zeros(())),
-    reward=lambda state, x: jnp.ones(x.shape[:-1]),
+ONE_EACH = RND(
+    init=lambda key: RNDState(None, None, None, jnp.zeros(())),
     update=lambda state, x: (state, jnp.ones(x.shape[:-1])),
 )
 
@@ -127,7 +127,7 @@ def crippled():
     names = ["probe:two_step", "probe:memory_1", "probe:memory_2", "probe:time_limit"]
     changes = {"network.recurrent": False, "learning.timeout_is_terminal": True}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assembly, "novelty_of", lambda config, spec: ONE_EACH)
+        patch.setattr(assembly, "rnd_of", lambda config, spec: ONE_EACH)
         variant = "XI-intra(1,informed:variance,0.3,G)"
         return learn(names, variant, change(CONFIG, **changes))
 

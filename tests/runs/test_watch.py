@@ -119,7 +119,7 @@ def test_a_greedy_episode_is_the_evaluators():
     greedy = watch(player, seed=0, max_steps=100, greedy=True)
     assert modes(explored) == "X" * STEPS and modes(greedy) == "G" * STEPS
     evaluate = jax.jit(make_evaluator(player.game, 2))
-    scores = evaluate(jax.random.key(5), player.network)
+    scores = evaluate(jax.random.key(5), player.q_function)
     np.testing.assert_array_equal(scores.episode_return, [greedy.trace.reward.sum()] * 2)
     assert explored.trace.reward.sum() != greedy.trace.reward.sum()
 

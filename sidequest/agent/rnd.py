@@ -25,8 +25,7 @@ from jax import lax
 from jaxtyping import Array, Float, Num
 
 from sidequest.agent import scaling
-from sidequest.agent.scaling import Moments
-from sidequest.agent.torsos import (
+from sidequest.agent.convolutions import (
     ConvolutionShape,
     Linear,
     ObservationSpec,
@@ -35,17 +34,18 @@ from sidequest.agent.torsos import (
     encode,
     is_image,
 )
+from sidequest.agent.scaling import Moments
 from sidequest.types import Key
 
-CLIP = 5.0
+_CLIP = 5.0
 """Normalised observations stay within this many standard deviations, as in RND."""
 
-SMALLEST_DEVIATION = 1e-4
-"""Of an input that never varied; well below one grey level in 255."""
+_SMALLEST_DEVIATION = 1e-4
+"""Deviation of an input that never varied; well below one grey level in 255."""
 
 
 class Embedding(eqx.Module):
-    """Observation in, a vector of numbers out."""
+    """A network from observations to vectors."""
 
     torso: Torso
     output: Linear
@@ -66,66 +66,62 @@ class Embedding(eqx.Module):
         return self.output(self.torso(x)).astype(jnp.float32)
 
 
-class NoveltyState(NamedTuple):
+class RNDState(NamedTuple):
     target: Embedding
     predictor: Embedding
     normaliser: Moments
-    """Of each input of the networks, over the observations replayed so far."""
+    """Moments of each input of the networks, over the observations replayed so far."""
     optimiser: Any
 
 
-class Novelty(NamedTuple):
-    """Pure functions on a `NoveltyState`."""
+class RND(NamedTuple):
+    """Pure functions on an `RNDState`."""
 
-    init: Callable[[Key], NoveltyState]
-    reward: Callable[[NoveltyState, Num[Array, "..."]], Float[Array, "..."]]
-    """Novelty of observations [..., *shape]: the intrinsic reward of arriving there."""
-    update: Callable[
-        [NoveltyState, Num[Array, "..."]], tuple[NoveltyState, Float[Array, "..."]]
-    ]
-    """Learns from observations [..., *shape]; returns how new they were before that."""
+    init: Callable[[Key], RNDState]
+    update: Callable[[RNDState, Num[Array, "..."]], tuple[RNDState, Float[Array, "..."]]]
+    """Trains on observations [..., *shape]; returns their novelty before that."""
 
 
-def prepare(
+def _prepare(
     spec: ObservationSpec, observation: Num[Array, "..."], downsampling: int
 ) -> Float[Array, "..."]:
-    """What of an observation is looked at: of images every n-th pixel each way."""
+    """Returns the encoded observation; of images, every n-th pixel each way."""
     if is_image(spec):
         observation = observation[::downsampling, ::downsampling]
     return encode(spec, observation, jnp.dtype("float32"))
 
 
-def normalise(x: Float[Array, "..."], normaliser: Moments) -> Float[Array, "..."]:
-    """(x - mean) / deviation, within +-5; x as it is before anything was seen.
+def _normalise(x: Float[Array, "..."], normaliser: Moments) -> Float[Array, "..."]:
+    """Returns (x - mean) / deviation, within +-5; x itself before anything was seen.
 
     A random network cannot adapt to its inputs, so their scale has to be fixed for it.
     """
-    deviation = jnp.maximum(jnp.sqrt(normaliser.variance), SMALLEST_DEVIATION)
-    return jnp.clip((x - normaliser.mean) / deviation, -CLIP, CLIP)
+    deviation = jnp.maximum(jnp.sqrt(normaliser.variance), _SMALLEST_DEVIATION)
+    return jnp.clip((x - normaliser.mean) / deviation, -_CLIP, _CLIP)
 
 
-def novelty(
-    state: NoveltyState, x: Float[Array, "N ..."], dtype: jnp.dtype
+def _novelty(
+    state: RNDState, x: Float[Array, "N ..."], dtype: jnp.dtype
 ) -> Float[Array, "N"]:
-    """mean_i (predictor_i(x) - target_i(x))^2 of N prepared observations."""
-    x = jax.vmap(normalise, (0, None))(x, state.normaliser)
+    """Returns mean_i (predictor_i(x) - target_i(x))^2 of N prepared observations."""
+    x = jax.vmap(_normalise, (0, None))(x, state.normaliser)
     wanted = lax.stop_gradient(jax.vmap(cast(state.target, dtype))(x))
     return jnp.mean((jax.vmap(cast(state.predictor, dtype))(x) - wanted) ** 2, axis=1)
 
 
-def learn(
-    state: NoveltyState,
+def _learn(
+    state: RNDState,
     x: Float[Array, "N ..."],
     optimiser: optax.GradientTransformation,
     dtype: jnp.dtype,
-) -> tuple[NoveltyState, Float[Array, "N"]]:
-    """One step of the predictor on the mean novelty; returns the novelty before it."""
+) -> tuple[RNDState, Float[Array, "N"]]:
+    """Trains the predictor for one step; returns the novelty before it."""
     # First, so that even the first observations are normalised.
     merged = scaling.merge(state.normaliser, scaling.moments(x, axis=0))
     state = state._replace(normaliser=merged)
 
     def loss(predictor: Embedding) -> tuple[Float[Array, ""], Float[Array, "N"]]:
-        each = novelty(state._replace(predictor=predictor), x, dtype)
+        each = _novelty(state._replace(predictor=predictor), x, dtype)
         return jnp.mean(each), each
 
     gradient, before = jax.grad(loss, has_aux=True)(state.predictor)
@@ -135,7 +131,7 @@ def learn(
     return state._replace(predictor=predictor, optimiser=learned), before
 
 
-def make_novelty(
+def make_rnd(
     spec: ObservationSpec,
     optimiser: optax.GradientTransformation,
     *,
@@ -143,47 +139,40 @@ def make_novelty(
     downsampling: int = 1,
     units: int = 128,
     compute_dtype: str = "float32",
-) -> Novelty:
-    """Random network distillation for these observations.
+) -> RND:
+    """Returns random network distillation for these observations.
 
     Args:
-        spec: What observations look like.
-        optimiser: Of the predictor.
+        spec: Describes the observations.
+        optimiser: Trains the predictor.
         convolutions: None for vectors. The paper's for frames have channels 32, 64, 64,
             kernels 8, 4, 3 and strides 4, 2, 1.
-        downsampling: Look at every n-th pixel each way; 2 in the paper.
-        units: Of linear layers and outputs; 128 in the paper.
+        downsampling: Use every n-th pixel each way; 2 in the paper.
+        units: Size of linear layers and outputs; 128 in the paper.
         compute_dtype: As for the Q-network.
     """
     dtype = jnp.dtype(compute_dtype)
     observation = jax.ShapeDtypeStruct(spec.shape, jnp.uint8)
-    shape = jax.eval_shape(lambda x: prepare(spec, x, downsampling), observation).shape
+    shape = jax.eval_shape(lambda x: _prepare(spec, x, downsampling), observation).shape
     # Without convolutions a target needs a layer of its own, else it would be linear.
     hidden = () if convolutions else (units,)
 
-    def init(key: Key) -> NoveltyState:
+    def init(key: Key) -> RNDState:
         target_key, predictor_key = jax.random.split(key)
         target = Embedding(target_key, shape, convolutions, hidden, units)
         deeper = (*hidden, units)
         predictor = Embedding(predictor_key, shape, convolutions, deeper, units)
         nothing = Moments(jnp.zeros(()), jnp.zeros(shape), jnp.ones(shape))
         parameters = eqx.filter(predictor, eqx.is_array)
-        return NoveltyState(target, predictor, nothing, optimiser.init(parameters))
-
-    def flatten(observations: Num[Array, "..."]) -> tuple[tuple[int, ...], Array]:
-        batch = observations.shape[: observations.ndim - len(spec.shape)]
-        flat = observations.reshape(-1, *spec.shape)
-        return batch, jax.vmap(lambda x: prepare(spec, x, downsampling))(flat)
-
-    def reward(state: NoveltyState, observations: Num[Array, "..."]) -> Float[Array, "..."]:
-        batch, x = flatten(observations)
-        return novelty(state, x, dtype).reshape(batch)
+        return RNDState(target, predictor, nothing, optimiser.init(parameters))
 
     def update(
-        state: NoveltyState, observations: Num[Array, "..."]
-    ) -> tuple[NoveltyState, Float[Array, "..."]]:
-        batch, x = flatten(observations)
-        state, before = learn(state, x, optimiser, dtype)
+        state: RNDState, observations: Num[Array, "..."]
+    ) -> tuple[RNDState, Float[Array, "..."]]:
+        batch = observations.shape[: observations.ndim - len(spec.shape)]
+        flat = observations.reshape(-1, *spec.shape)
+        x = jax.vmap(lambda one: _prepare(spec, one, downsampling))(flat)
+        state, before = _learn(state, x, optimiser, dtype)
         return state, before.reshape(batch)
 
-    return Novelty(init, reward, update)
+    return RND(init, update)

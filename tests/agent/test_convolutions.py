@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from sidequest.agent import torsos
-from sidequest.agent.torsos import (
+from sidequest.agent import convolutions as layers
+from sidequest.agent.convolutions import (
     Convolution,
     ConvolutionShape,
     ObservationSpec,
@@ -79,13 +79,13 @@ def test_how_the_first_layers_are_computed(monkeypatch, backend, first):
     used = []
 
     def spy(name):
-        original = getattr(torsos, f"{name}_convolution")
+        original = getattr(layers, f"{name}_convolution")
 
         def convolve(*args):
             used.append(name)
             return original(*args)
 
-        monkeypatch.setattr(torsos, f"{name}_convolution", convolve)
+        monkeypatch.setattr(layers, f"{name}_convolution", convolve)
 
     spy("space_to_depth")
     spy("banded")
@@ -134,6 +134,6 @@ def test_categories_become_one_hot_vectors():
 
 
 def test_weights_start_with_variance_one_over_fan_in():
-    layer = torsos.Linear(jax.random.key(0), 400, 300)
+    layer = layers.Linear(jax.random.key(0), 400, 300)
     np.testing.assert_allclose(np.std(layer.weight), 1 / 20, rtol=0.02)
     np.testing.assert_array_equal(layer.bias, 0)

@@ -6,8 +6,8 @@ import numpy as np
 import optax
 import pytest
 
-from sidequest.agent.intrinsic import Novelty, make_novelty, normalise, prepare
-from sidequest.agent.torsos import ConvolutionShape, ObservationSpec
+from sidequest.agent.convolutions import ConvolutionShape, ObservationSpec
+from sidequest.agent.rnd import RND, _normalise, _prepare, make_rnd
 
 VECTOR = ObservationSpec((6,))
 PLANES = ObservationSpec((10, 10, 4))
@@ -25,7 +25,7 @@ TORSOS = {VECTOR: (), PLANES: SMALL_TORSO, GRID: SMALL_TORSO, FRAME: PAPER_TORSO
 
 
 def make(spec, learning_rate=1e-3, units=16, **settings):
-    rnd = make_novelty(
+    rnd = make_rnd(
         spec,
         optax.adam(learning_rate),
         convolutions=TORSOS[spec],
@@ -33,7 +33,7 @@ def make(spec, learning_rate=1e-3, units=16, **settings):
         units=units,
         **settings,
     )
-    return Novelty(*map(jax.jit, rnd))
+    return RND(*map(jax.jit, rnd))
 
 
 def observe(seed, spec, *batch):
@@ -51,7 +51,7 @@ def test_novelty_falls_where_it_learned_and_stays_elsewhere(spec):
         state, novelty = rnd.update(state, seen)
         losses.append(novelty.mean())
     assert losses[-1] < 0.1 * losses[0]
-    assert np.median(rnd.reward(state, unseen)) > 3 * rnd.reward(state, seen).mean()
+    assert np.median(rnd.update(state, unseen)[1]) > 3 * losses[-1]
 
 
 def test_the_target_never_changes():
@@ -75,9 +75,10 @@ def test_novelty_by_numpy():
             x = np.maximum(x @ np.asarray(layer.weight) + np.asarray(layer.bias), 0)
         return x @ np.asarray(embedding.output.weight) + np.asarray(embedding.output.bias)
 
-    # Nothing was seen yet, so observations are as they are.
-    expected = np.mean((embed(state.predictor, x) - embed(state.target, x)) ** 2, axis=1)
-    np.testing.assert_allclose(rnd.reward(state, jnp.asarray(x)), expected, rtol=1e-4)
+    normal = np.clip((x - x.mean(0)) / np.maximum(x.std(0), 1e-4), -5, 5)
+    difference = embed(state.predictor, normal) - embed(state.target, normal)
+    _, novelty = rnd.update(state, jnp.asarray(x))
+    np.testing.assert_allclose(novelty, np.mean(difference**2, axis=1), rtol=1e-4)
     assert len(state.predictor.torso.layers) == len(state.target.torso.layers) + 1
 
 
@@ -90,7 +91,7 @@ def test_the_normaliser_is_that_of_numpy(spec):
         state, _ = rnd.update(state, batch)
     flat = np.concatenate([np.reshape(batch, (-1, *spec.shape)) for batch in batches])
     downsampling = 2 if spec == FRAME else 1
-    look = jax.vmap(lambda x: prepare(spec, x, downsampling))
+    look = jax.vmap(lambda x: _prepare(spec, x, downsampling))
     inputs = np.asarray(look(jnp.asarray(flat)))
     assert state.normaliser.count == len(flat)
     np.testing.assert_allclose(state.normaliser.mean, inputs.mean(0), atol=1e-5)
@@ -98,14 +99,14 @@ def test_the_normaliser_is_that_of_numpy(spec):
 
     deviation = np.maximum(inputs.std(0), 1e-4)
     expected = np.clip((inputs[0] - inputs.mean(0)) / deviation, -5, 5)
-    ours = normalise(jnp.asarray(inputs[0]), state.normaliser)
+    ours = _normalise(jnp.asarray(inputs[0]), state.normaliser)
     np.testing.assert_allclose(ours, expected, atol=1e-3)
 
 
 def test_an_input_that_changes_for_the_first_time_is_clipped():
     rnd = make(VECTOR)
     state, _ = rnd.update(rnd.init(jax.random.key(0)), jnp.zeros((10, 6)))
-    new = normalise(jnp.array([0.0, 1, -1, 0, 0, 0]), state.normaliser)
+    new = _normalise(jnp.array([0.0, 1, -1, 0, 0, 0]), state.normaliser)
     np.testing.assert_array_equal(new, [0, 5, -5, 0, 0, 0])
 
 
@@ -114,15 +115,15 @@ def test_update_returns_the_novelty_before_it_learned():
     state, x = rnd.init(jax.random.key(0)), observe(1, VECTOR, 2, 4)
     new, novelty = rnd.update(state, x)
     unlearned = new._replace(predictor=state.predictor)
-    np.testing.assert_allclose(novelty, rnd.reward(unlearned, x), rtol=1e-5)
+    np.testing.assert_allclose(novelty, rnd.update(unlearned, x)[1], rtol=1e-5)
     assert novelty.shape == (2, 4)
-    assert np.any(rnd.reward(new, x) != novelty)
+    assert np.any(rnd.update(new, x)[1] != novelty)
 
 
 def test_the_paper_network():
     # Every second pixel: 105 x 80 x 3; SAME by 4, 2, 1: 14 x 10 x 64.
     spec = ObservationSpec((210, 160, 3), maximum=255.0)
-    rnd = make_novelty(spec, optax.adam(2e-4), convolutions=PAPER_TORSO, downsampling=2)
+    rnd = make_rnd(spec, optax.adam(2e-4), convolutions=PAPER_TORSO, downsampling=2)
     state = jax.eval_shape(rnd.init, jax.random.key(0))
     convolutions = (8 * 8 * 3 * 32 + 32) + (4 * 4 * 32 * 64 + 64) + (3 * 3 * 64 * 64 + 64)
     linear = 14 * 10 * 64 * 128 + 128
