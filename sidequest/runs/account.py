@@ -13,12 +13,12 @@ from sidequest.config import Config
 from sidequest.environments.scores import SCORES, human_normalised
 from sidequest.records import Recorder, plain
 from sidequest.replay.tiles import tile_report
-from sidequest.runs import tables
 from sidequest.runs.assembly import arms_of
 from sidequest.runs.breakdown import Skips
+from sidequest.runs.display import ProgressMeter
 from sidequest.runs.hosted import BlockRecord, HostedRun
-from sidequest.runs.progress import Chunk, Teller
 from sidequest.runs.spec import Progress, RunSpec
+from sidequest.runs.tables import Clock, RunLog
 
 
 class Account:
@@ -26,17 +26,15 @@ class Account:
 
     def __init__(self, run: RunSpec, config: Config, hosted: HostedRun, total: int):
         self.run, self.hosted, self.total = run, hosted, total
-        self.arms = arms_of(config.switching)
         self.frames = 0
-        self.evaluated = math.nan
-        self.scribe = tables.Scribe(
+        self.log = RunLog(
             run.variant,
-            self.arms,
+            arms_of(config.switching),
             tuple(head.name for head in hosted.parts.rules.heads),
-            tables.TraceSampler(total // config.evaluation.traces),
+            total // config.evaluation.traces,
         )
         self.skips = Skips()
-        self._teller = Teller([run], self.arms, total)
+        self.meter = ProgressMeter(run.game, 1, total)
         self._held: Int[Array, ""] | None = None  # blocks in replay, on their way here
         self._earlier = 0.0  # seconds of the run before it went on here
         self._begin = self._before = time.perf_counter()
@@ -46,18 +44,19 @@ class Account:
         return plain(
             {
                 "frames": self.frames,
-                "evaluated": self.evaluated,
+                "evaluated": self.meter.evaluations[0],
                 "seconds": self.seconds,
-                "trace": self.scribe.traces.state(),
+                "trace": self.log.traces.snapshot(),
             }
         )
 
     def go_on(self, host: Mapping[str, Any]) -> None:
         """From what was kept; the episode that the trace was in is gone."""
         self.frames, self._earlier = host["frames"], host["seconds"]
-        self.evaluated = math.nan if host["evaluated"] is None else host["evaluated"]
-        self.scribe.traces.go_on(host["trace"])
-        self.scribe.traces.forget()
+        if host["evaluated"] is not None:
+            self.meter.evaluations[0] = host["evaluated"]
+        self.log.traces.restore(host["trace"])
+        self.log.traces.drop_open_episode()
 
     @property
     def seconds(self) -> float:
@@ -69,9 +68,9 @@ class Account:
         frames = self.hosted.groups[0].spec.frames_per_step
         return parts.streams * parts.block_length * frames
 
-    def write(self, recorder: Recorder, record: BlockRecord) -> None:
-        """Writes what one block left behind."""
-        clock = tables.Clock(
+    def write(self, recorder: Recorder, record: BlockRecord) -> Progress:
+        """Writes what one block left behind; returns what a display shows."""
+        clock = Clock(
             record.block * self.frames_per_block,
             self.hosted.parts.streams,
             self.hosted.groups[0].spec.frames_per_step,
@@ -79,32 +78,22 @@ class Account:
         self.frames = (record.block + 1) * self.frames_per_block
         rounds = jax.tree.map(lambda leaf: np.asarray(leaf)[None], record.round)
         self.skips = self.skips.after(rounds.metrics)
-        updates = record.updates - self.skips.total
-        self.scribe.write(recorder, rounds, clock, updates)
         played = (
             (one.began * self.frames_per_block, one.episode_return, one.length)
             for one in record.evaluations
         )
-        recorder.write("evaluations", tables.evaluation_rows(self.frames, played))
-
-    def progress(self, record: BlockRecord) -> Progress:
+        rows = self.log.rows(rounds, clock, record.updates - self.skips.total, played)
+        for table, new in rows.items():
+            recorder.write(table, new)
         now = time.perf_counter()
         elapsed, self._before = now - self._before, now
-        if record.evaluations:
-            returns = [episode.episode_return for episode in record.evaluations]
-            self.evaluated = float(np.mean(returns))
-        summaries, probabilities = jax.tree.map(
-            lambda leaf: np.asarray(leaf)[None],
-            (record.round.summaries, record.round.probabilities),
-        )
-        chunk = Chunk(
-            self.frames_per_block, elapsed, record.updates, summaries, probabilities
-        )
-        return self._teller.tell(
-            chunk,
+        return self.meter.update(
+            [rows],
             frames=self.frames,
-            fill=self._replay_fill(),
-            evaluations=[self.evaluated],
+            new_frames=self.frames_per_block,
+            seconds=elapsed,
+            updates=record.updates,
+            replay_fill=self._replay_fill(),
         )
 
     def _replay_fill(self) -> float:
@@ -128,7 +117,8 @@ class Account:
             f"{float(report.bytes_per_frame):,.0f} bytes a frame; "
             f"{int(report.blocks_evicted)} blocks left early"
         )
-        if self.run.game in SCORES and not math.isnan(self.evaluated):
-            score = human_normalised(self.run.game, self.evaluated)
+        (evaluated,) = self.meter.evaluations
+        if self.run.game in SCORES and not math.isnan(evaluated):
+            score = human_normalised(self.run.game, evaluated)
             said += f"; human-normalised score {score:.1%}"
         return said

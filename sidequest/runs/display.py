@@ -1,32 +1,150 @@
-"""What a person sees while runs go: a panel that moves, or lines for a log."""
+"""What people see while runs train: a panel that moves, or lines for a log.
 
+    training loop ──rows──▶ ProgressMeter ──Progress──▶ Panel or Log            (train)
+                                                └─────▶ GroupDisplay of a
+                                                        StudyPanel or StudyLog  (study)
+
+Nothing here needs JAX.
+"""
+
+import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from sidequest.environments.scores import SCORES, human_normalised
 from sidequest.runs.spec import Favourite, Progress
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 LINE_EVERY = 10.0  # seconds between two lines of a log
-REDRAWN = 4  # times a second; each takes the interpreter 0.3 ms from the thread that plays
-BAR_WIDTH = 20
+_REDRAWN = 4  # times a second; each takes the interpreter 0.3 ms from the thread that plays
+_BAR_WIDTH = 20
+_EPISODES = 100  # of each run: those that the means are taken over
+_RECENT, _AHEAD = 2.0, 60.0  # seconds: memory of the rates shown, and of the time left
+
+
+class ProgressMeter:
+    """Turns the rows that runs of one population write into what a display shows."""
+
+    def __init__(self, game: str, runs: int, total: int):
+        self.evaluations = [math.nan] * runs
+        """Mean return of each run's newest greedy episodes."""
+        self._game, self._total = game, total
+        self._episodes: list[deque[Mapping[str, Any]]] = [
+            deque(maxlen=_EPISODES) for _ in range(runs)
+        ]
+        self._updates: int | None = None
+        # Frames, updates and seconds. What was s seconds ago counts exp(-s / memory).
+        self._sums = {memory: np.zeros(3) for memory in (_RECENT, _AHEAD, math.inf)}
+
+    def update(
+        self,
+        rows: Sequence[Mapping[str, Iterable[Mapping[str, Any]]]],
+        *,
+        frames: int,
+        new_frames: int,
+        seconds: float,
+        updates: int,
+        replay_fill: float,
+    ) -> Progress:
+        """Returns the progress after one more chunk.
+
+        Args:
+            rows: For each run, the new rows of its tables by the table's name.
+            frames: Of each run so far.
+            new_frames: Of each run in this chunk.
+            seconds: Duration of this chunk.
+            updates: Of each run so far.
+            replay_fill: Observations in replay, as a share of its capacity.
+        """
+        for run, own in enumerate(rows):
+            self._episodes[run].extend(own.get("episodes", ()))
+            returns = [row["return"] for row in own.get("evaluations", ())]
+            if returns:
+                self.evaluations[run] = float(np.mean(returns))
+        rates = self._rates(new_frames, updates, max(seconds, 1e-9)) * len(rows)
+        recent_rate, update_rate, mean_rate, rate_ahead = rates
+        scored = self.evaluations if self._game in SCORES else []
+        with_target = [
+            [
+                row
+                for row in rows
+                if not math.isnan(row["realised_rate"] + row["target_rate"])
+            ]
+            for rows in self._episodes
+        ]
+        return Progress(
+            frames=frames,
+            total=self._total,
+            rate=recent_rate,
+            updates=updates,
+            returns=_means(self._episodes, "return"),
+            evaluations=list(self.evaluations),
+            p_X=_means(self._episodes, "p_X"),
+            mean_rate=mean_rate,
+            update_rate=update_rate,
+            replay_fill=replay_fill,
+            human=[human_normalised(self._game, score) for score in scored],
+            realised=_means(with_target, "realised_rate"),
+            target=_means(with_target, "target_rate"),
+            favourites=_favourites(rows[0].get("bandits", ())) if len(rows) == 1 else [],
+            seconds_left=max(0, self._total - frames) * len(rows) / rate_ahead,
+        )
+
+    def _rates(self, frames: int, updates: int, seconds: float) -> np.ndarray:
+        """Returns, per second and run: recent frames, recent updates, frames on average,
+        and frames to expect. The first chunk may have compiled: it counts only as long as
+        there is no other."""
+        if self._updates is None:
+            self._updates = updates
+            return np.array([frames / seconds, math.nan, math.nan, math.nan])
+        new = np.array([frames, updates - self._updates, seconds])
+        self._updates = updates
+        for memory, sums in self._sums.items():
+            self._sums[memory] = sums * math.exp(-seconds / memory) + new
+        recent, ahead, all_chunks = (sums / sums[2] for sums in self._sums.values())
+        return np.array([recent[0], recent[1], all_chunks[0], ahead[0]])
+
+
+def _means(runs: Iterable[Iterable[Mapping[str, Any]]], column: str) -> list[float]:
+    """Returns the mean of a column for each run; NaN without rows."""
+    columns = ([float(row[column]) for row in rows] for rows in runs)
+    return [sum(values) / len(values) if values else math.nan for values in columns]
+
+
+def _favourites(rows: Iterable[Mapping[str, Any]]) -> list[Favourite]:
+    """Returns the likeliest arm of each bandit; the first among equals."""
+    best: dict[str, Favourite] = {}
+    for row in rows:
+        one = Favourite(row["bandit"], float(row["arm"]), float(row["probability"]))
+        known = best.setdefault(one.bandit, one)
+        if one.probability > known.probability:
+            best[one.bandit] = one
+    return list(best.values())
 
 
 class Panel:
-    """A few lines at the foot of the terminal, redrawn in place, on standard error."""
+    """The moving display of `train`, at the foot of the terminal, on standard error."""
 
     def __init__(self, console: "Console | None" = None):
-        from rich.console import Console
+        from rich.console import Console, Group
         from rich.live import Live
 
         self._console = console or Console(stderr=True)
-        self._shown: Progress | Count | None = None
+        self.draw: Callable[[], RenderableType] = Group
+        """Returns what is shown, a few times a second; nothing at first."""
         self._live = Live(
-            console=self._console, get_renderable=self._draw, refresh_per_second=REDRAWN
+            console=self._console,
+            get_renderable=lambda: self.draw(),
+            refresh_per_second=_REDRAWN,
         )
 
     def __enter__(self) -> "Panel":
@@ -37,39 +155,28 @@ class Panel:
         self._live.stop()
 
     def say(self, text: str) -> None:
+        """Prints a line above the panel."""
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def count(self, text: str, done: int, of: int) -> None:
-        self._shown = Count(text, done, of) if done < of else None
+        """Shows how far something is that must be done before training can begin."""
+        from rich.console import Group
+
+        self.draw = partial(_draw_bar, done, of, text) if done < of else Group
         if done >= of:
             self._live.refresh()  # or the line would be seen beside the bar
             self.say(text)
 
     def show(self, progress: Progress) -> None:
-        self._shown = progress
+        """Shows this progress from now on."""
+        self.draw = partial(_draw_progress, progress)
 
-    def _draw(self) -> "RenderableType":
-        from rich.console import Group
-
-        match self._shown:
-            case None:
-                return Group()
-            case Count(text, done, of):
-                return draw_bar(done, of, text)
-            case Progress():
-                return draw(self._shown)
-
-
-class Count(NamedTuple):
-    """Something that must be done before a run can begin."""
-
-    text: str
-    done: int
-    of: int
+    def log(self, text: str, is_progress: bool = False) -> None:
+        """Leaves out what only a log needs: the panel shows it already."""
 
 
 class Log:
-    """A line now and then, for files and for people who like it quiet."""
+    """The lines of `train` on standard error, for files and people who like it quiet."""
 
     def __init__(self):
         self._said = -math.inf
@@ -81,144 +188,242 @@ class Log:
         pass
 
     def say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        """Prints a line."""
+        with contextlib.suppress(BrokenPipeError):  # training continues without a reader
+            print(text, file=sys.stderr, flush=True)
 
     def count(self, text: str, done: int, of: int) -> None:
+        """Prints how far something is that must be done before training can begin."""
         if done:
             self.say(text)
 
     def show(self, progress: Progress) -> None:
-        done = progress.frames >= progress.total
-        if done or time.monotonic() - self._said >= LINE_EVERY:
+        """Prints the progress if it is time, and always at the end."""
+        left = _time_left(progress)
+        text = "  ".join([f"{_share(progress):4.0%}", numbers(progress), *left])
+        self.log(text, is_progress=progress.frames < progress.total)
+
+    def log(self, text: str, is_progress: bool = False) -> None:
+        """Prints a line; one of progress only if the last is some time ago."""
+        if not is_progress:
+            self.say(text)
+        elif time.monotonic() - self._said >= LINE_EVERY:
             self._said = time.monotonic()
-            left = time_left(progress)
-            self.say("  ".join([f"{share(progress):4.0%}", numbers(progress), *left]))
+            self.say(text)
 
 
-def draw(progress: Progress) -> "RenderableType":
-    """The panel: a bar, and a line for each thing that is known. At most six lines."""
+class StudyDisplay:
+    """The display of `study`: frames and runs of all groups, and the time left."""
+
+    def __init__(
+        self,
+        display: Panel | Log,
+        runs: int,
+        finished: int,
+        frames: int,
+        finished_frames: int,
+    ):
+        self.display, self.say = display, display.say
+        self._runs, self._finished = runs, finished
+        self._frames, self._finished_frames = frames, finished_frames
+        self._groups: list[GroupDisplay] = []
+        self._today = 0  # frames of this start, of groups that have ended
+        self._began = time.monotonic()
+        if isinstance(display, Panel):
+            display.draw = self._draw
+
+    def __enter__(self) -> "StudyDisplay":
+        self.display.__enter__()
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.display.__exit__(*error)
+
+    def begin(self, label: str, game: str, runs: int, frames: int) -> "GroupDisplay":
+        """Starts the display of a group of runs that have so many frames together."""
+        self.display.log(f"== {label}")
+        self._groups.append(GroupDisplay(self, label, game, runs, frames))
+        return self._groups[-1]
+
+    def end(self, group: "GroupDisplay", kind: str, reason: str) -> None:
+        """Counts a group that has ended; only finished runs count as done."""
+        self._groups.remove(group)
+        self._today += group.new
+        if kind == "done":
+            self._finished_frames += group.frames
+            self._finished += group.runs
+        self.say(f"{group.label}: {'done' if kind == 'done' else f'{kind}: {reason}'}")
+        self.display.log(str(self))
+
+    @property
+    def _done(self) -> int:
+        return self._finished_frames + sum(group.done for group in self._groups)
+
+    def __str__(self) -> str:
+        share = self._done / self._frames if self._frames else 1.0
+        text = (
+            f"{share:4.0%} of {short(self._frames)} frames, "
+            f"{self._finished} of {self._runs} runs done"
+        )
+        today = self._today + sum(group.new for group in self._groups)
+        if not today:
+            return text
+        seconds = (time.monotonic() - self._began) * (self._frames - self._done) / today
+        return f"{text}, about {duration(seconds)} left"
+
+    def _draw(self) -> "RenderableType":
+        """Draws a bar over all runs, and one for each group."""
+        from rich.console import Group
+
+        bars = [(group.done, group.frames, group.text) for group in list(self._groups)]
+        bars.insert(0, (self._done, self._frames, str(self)))
+        return Group(*(_draw_bar(*bar) for bar in bars))
+
+
+class GroupDisplay:
+    """The display of runs that train together: one group of a study."""
+
+    def __init__(self, study: StudyDisplay, label: str, game: str, runs: int, frames: int):
+        self.label, self.game, self.runs, self.frames = label, game, runs, frames
+        self.text = label
+        self.done = 0
+        """Frames of all its runs so far."""
+        self._resumed_at: int | None = None  # frames of an earlier start, if known
+        self._study = study
+
+    @property
+    def new(self) -> int:
+        """Frames of this start."""
+        return self.done - (self._resumed_at or 0)
+
+    def say(self, text: str) -> None:
+        """Shows what happens beside training."""
+        self.text = f"{self.game}: {text}"
+        self._study.display.log(f"   {text}")
+
+    def count(self, text: str, done: int, of: int) -> None:
+        """Shows how far something is that must be done before training can begin."""
+        self.say(text)
+
+    def show(self, progress: Progress) -> None:
+        """Shows the progress of these runs, and with it that of the study."""
+        self.done = min(progress.frames, progress.total) * self.runs
+        if self._resumed_at is None:
+            self._resumed_at = self.done
+        self.text = f"{self.game}: {numbers(progress)}"
+        self._study.display.log(f"{self._study} | {self.text}", is_progress=True)
+
+    def end(self, kind: str, reason: str = "") -> None:
+        """Shows how it ended: `done`, or something else and why."""
+        self._study.end(self, kind, reason)
+
+
+def _draw_progress(progress: Progress) -> "RenderableType":
+    """Draws a bar, and a line for each thing that is known: at most six lines."""
     from rich.console import Group
     from rich.text import Text
 
     runs = len(progress.returns)
     frames = f"{short(progress.frames)} of {short(progress.total)} frames"
     head = [frames] if runs == 1 else [f"{runs} runs", f"{frames} each"]
-    text = f"{share(progress):4.0%}  {', '.join([*head, *time_left(progress)])}"
-    lines = (f"{name:8} {', '.join(said)}" for name, said in rows(progress).items() if said)
+    text = f"{_share(progress):4.0%}  {', '.join([*head, *_time_left(progress)])}"
+    lines = (
+        f"{name:8} {', '.join(known)}" for name, known in _rows(progress).items() if known
+    )
     return Group(
-        draw_bar(min(progress.frames, progress.total), progress.total, text),
+        _draw_bar(progress.frames, progress.total, text),
         *(Text(line, no_wrap=True, overflow="ellipsis") for line in lines),
     )
 
 
-def draw_bar(done: int, of: int, text: str) -> "RenderableType":
+def _draw_bar(done: int, of: int, text: str) -> "RenderableType":
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
     line = Table.grid(padding=(0, 1))
-    line.add_column(width=BAR_WIDTH)
+    line.add_column(width=_BAR_WIDTH)
     line.add_column(no_wrap=True, overflow="ellipsis")
-    bar = ProgressBar(total=max(1, of), completed=done, width=BAR_WIDTH)
+    bar = ProgressBar(total=max(1, of), completed=min(done, of), width=_BAR_WIDTH)
     line.add_row(bar, Text(text))
     return line
 
 
-def rows(progress: Progress) -> dict[str, list[str]]:
-    """What the panel says below its bar, line by line."""
+def _rows(progress: Progress) -> dict[str, list[str]]:
+    """Returns what is known of each kind, as texts."""
+    targets = _spread("for a target of", progress.target)
     return {
         "speed": [
-            *known(progress.rate, lambda rate: f"{short(rate)} frames/s"),
-            *known(progress.mean_rate, lambda rate: f"mean {short(rate)}"),
-            *known(progress.update_rate, lambda rate: f"{figure(rate)} updates/s"),
+            *_known(progress.rate, lambda rate: f"{short(rate)} frames/s"),
+            *_known(progress.mean_rate, lambda rate: f"mean {short(rate)}"),
+            *_known(progress.update_rate, lambda rate: f"{_figure(rate)} updates/s"),
         ],
         "learned": [
             f"{short(progress.updates)} updates",
-            *known(progress.replay_fill, lambda fill: f"replay {fill:.0%} full"),
+            *_known(progress.replay_fill, lambda fill: f"replay {fill:.0%} full"),
         ],
         "returns": [
-            *spread("training", progress.returns),
-            *spread("greedy", progress.evaluations),
-            *spread("human-normalised", progress.human, "{:.1%}".format),
+            *_spread("training", progress.returns),
+            *_spread("greedy", progress.evaluations),
+            *_spread("human-normalised", progress.human, "{:.1%}".format),
         ],
         "explore": [
-            *spread("p_X", progress.p_X),
-            *rates(progress, "switching rate", "for a target of"),
+            *_spread("p_X", progress.p_X),
+            *(
+                f"{realised} {targets[0]}"
+                for realised in _spread("switching rate", progress.realised)
+                if targets
+            ),
         ],
-        "bandits": [favourite(one, " at ") for one in progress.favourites],
+        "bandits": [_arm(one) for one in progress.favourites],
     }
 
 
 def numbers(progress: Progress) -> str:
-    """The newest numbers of all runs, in one line."""
-    mean = known(progress.mean_rate, lambda rate: f"mean {short(rate)}")
-    updating = known(progress.update_rate, lambda rate: f"{figure(rate)}/s")
-    human = spread("human-normalised", progress.human, "{:.1%}".format)
-    parts = [
-        f"{short(progress.frames)} frames",
-        *beside(known(progress.rate, lambda rate: f"{short(rate)}/s"), mean),
-        *beside([f"{short(progress.updates)} updates"], updating),
-        *known(progress.replay_fill, lambda fill: f"replay {fill:.0%}"),
-        *spread("return", progress.returns),
-        *beside(spread("greedy", progress.evaluations), human),
-        *spread("p_X", progress.p_X),
-        *rates(progress, "rate", "for"),
-        *(favourite(one, ": ") for one in progress.favourites),
-    ]
-    return "  ".join(parts)
+    """Returns the newest numbers of all runs in one line."""
+    parts = (", ".join(known) for known in _rows(progress).values() if known)
+    return "  ".join([f"{short(progress.frames)} frames", *parts])
 
 
-def share(progress: Progress) -> float:
+def _share(progress: Progress) -> float:
     return min(1.0, progress.frames / progress.total)
 
 
-def time_left(progress: Progress) -> list[str]:
+def _time_left(progress: Progress) -> list[str]:
     if progress.frames >= progress.total:
         return []
-    return known(progress.seconds_left, lambda left: f"{duration(left)} left")
+    return _known(progress.seconds_left, lambda left: f"{duration(left)} left")
 
 
-def rates(progress: Progress, name: str, target: str) -> list[str]:
-    """Realised against target; nothing for a variant that has no target."""
-    asked = spread(target, progress.target)
-    return [f"{said} {asked[0]}" for said in spread(name, progress.realised) if asked]
-
-
-def favourite(one: Favourite, at: str) -> str:
-    """`start` chooses the mode of whole episodes: 0 exploits, 1 explores."""
+def _arm(one: Favourite) -> str:
+    """Returns a bandit's arm as text; that of `start` is a mode: 0 exploits, 1 explores."""
     arm = "GX"[int(one.arm)] if one.bandit == "start" else f"{one.arm:g}"
-    return f"{one.bandit} {arm}{at}{one.probability:.0%}"
+    return f"{one.bandit} {arm} at {one.probability:.0%}"
 
 
-def beside(said: list[str], more: list[str]) -> list[str]:
-    """One thing with another in brackets, if both are known."""
-    return [f"{one} ({', '.join(more)})" if more else one for one in said]
+def _known(value: float, form: Callable[[float], str]) -> list[str]:
+    """Returns a value as text; nothing if it is not known."""
+    return [] if math.isnan(value) else [form(value)]
 
 
-def known(value: float, say: Callable[[float], str]) -> list[str]:
-    """Nothing if the value is not known."""
-    return [] if math.isnan(value) else [say(value)]
-
-
-def spread(
-    name: str, values: Sequence[float], form: Callable[[float], str] | None = None
-) -> list[str]:
-    """A name and one number, or least to greatest of several; nothing if none is known."""
-    form = form or figure
-    found = [value for value in values if not math.isnan(value)]
-    if not found:
-        return []
-    low, high = form(min(found)), form(max(found))
-    return [f"{name} {low}" if low == high else f"{name} {low}…{high}"]
-
-
-def figure(number: float) -> str:
-    """Three digits, or all that are before the point: 0.0123, 12.3, 12,345."""
+def _figure(number: float) -> str:
+    """Returns three digits, or all before the point: 0.0123, 12.3, 12,345."""
     return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:.3g}"
 
 
+def _spread(
+    name: str, values: Sequence[float], form: Callable[[float], str] = _figure
+) -> list[str]:
+    """Returns a name with one number, or with the range of several known ones."""
+    known = [value for value in values if not math.isnan(value)]
+    if not known:
+        return []
+    low, high = form(min(known)), form(max(known))
+    return [f"{name} {low}" if low == high else f"{name} {low}…{high}"]
+
+
 def short(number: float) -> str:
-    """12345 -> 12.3k."""
+    """Returns a number with three digits and a letter: 12345 -> 12.3k."""
     for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.3g}{letter}"
@@ -226,7 +431,7 @@ def short(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """75 -> `1 min 15 s`, 90000 -> `1 d 1 h`."""
+    """Returns a duration in its two largest units: 75 -> `1 min 15 s`."""
     if math.isnan(seconds):
         return "?"
     seconds = max(0, round(seconds))

@@ -13,10 +13,10 @@ from jaxtyping import Array, Int
 from sidequest.config import Config
 from sidequest.environments.base import CompiledEnvironment
 from sidequest.records import Recorder, plain
-from sidequest.runs import tables
 from sidequest.runs.assembly import Parts, arms_of
 from sidequest.runs.breakdown import Skips
 from sidequest.runs.checkpoint import portable, revive
+from sidequest.runs.display import ProgressMeter
 from sidequest.runs.evaluation import Evaluation, make_evaluator
 from sidequest.runs.keys import EVALUATION
 from sidequest.runs.members import (
@@ -29,10 +29,9 @@ from sidequest.runs.members import (
 )
 from sidequest.runs.ondevice import make_loop
 from sidequest.runs.pace import Pace
-from sidequest.runs.progress import Chunk, Teller
-from sidequest.runs.rounds import RoundRecord
 from sidequest.runs.spec import Progress, RunSpec
 from sidequest.runs.state import Individual, Member, individuals, settle
+from sidequest.runs.tables import Clock, GreedyRow, RunLog
 from sidequest.types import Key
 
 CHUNK_STEPS = 256  # steps of each stream between two looks at the host
@@ -56,7 +55,7 @@ class Population:
         """`company`: see `devices_for`."""
         self.runs = runs
         self.parts = parts
-        self.arms = arms_of(config.switching)
+        arms = arms_of(config.switching)
         self.spec = environment.spec
         self.interval = config.evaluation.interval
         self.total = frames
@@ -64,15 +63,11 @@ class Population:
         self.block = 0
         self.seconds = [0.0] * len(runs)
         self.evaluated = 0
-        self.evaluations = [float("nan")] * len(runs)
         heads = tuple(head.name for head in parts.rules.heads)
         every = frames // config.evaluation.traces
-        self.scribes = [
-            tables.Scribe(run.variant, self.arms, heads, tables.TraceSampler(every))
-            for run in runs
-        ]
+        self.logs = [RunLog(run.variant, arms, heads, every) for run in runs]
         self.skips = [Skips()] * len(runs)
-        self._teller = Teller(runs, self.arms, frames)
+        self.meter = ProgressMeter(runs[0].game, len(runs), frames)
         self._loop = make_loop(parts, environment, pace)
         self._evaluate = make_evaluator(environment, config.evaluation.episodes)
         self._mesh = devices_for(len(runs), company)
@@ -110,8 +105,8 @@ class Population:
         for member, host in enumerate(hosts):
             self.seconds[member] = host["seconds"]
             played = host["evaluation"]
-            self.evaluations[member] = float("nan") if played is None else played
-            self.scribes[member].traces.go_on(host["trace"])
+            self.meter.evaluations[member] = float("nan") if played is None else played
+            self.logs[member].traces.restore(host["trace"])
         states = [jax.tree.map(np.asarray, portable(state)) for state in states]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *states)
         self.members = [
@@ -138,9 +133,9 @@ class Population:
             {
                 "block": self.block,
                 "evaluated": self.evaluated,
-                "evaluation": self.evaluations[member],
+                "evaluation": self.meter.evaluations[member],
                 "seconds": self.seconds[member],
-                "trace": self.scribes[member].traces.state(),
+                "trace": self.logs[member].traces.snapshot(),
             }
         )
 
@@ -165,26 +160,38 @@ class Population:
     def advance(self, recorders: Sequence[Recorder]) -> Progress:
         """Runs one chunk, writes what it left behind, evaluates if it is time."""
         begin = time.perf_counter()
-        clock = tables.Clock(self.frames, self.parts.streams, self.spec.frames_per_step)
+        clock = Clock(self.frames, self.parts.streams, self.spec.frames_per_step)
         # All rows are dispatched before any is waited for, so that no core stands idle.
         done = [self._chunk(row, jnp.int32(self.block)) for row in self.members]
         self.members = [row for row, _ in done]
         self.block += self.rounds
         record = gathered([own for _, own in done], len(self.runs))
+        played: list[list[GreedyRow]] = [[] for _ in self.runs]
         if self.frames >= min(self.evaluated + self.interval, self.total):
-            self.evaluate(recorders)
+            played = self.evaluate()
         updates = gathered([row.learner.updates for row in self.members], len(self.runs))
-        for member, pair in enumerate(zip(self.scribes, recorders, strict=True)):
-            scribe, recorder = pair
+        rows = []
+        for member, recorder in enumerate(recorders):
             own = member_of(record, member)
-            scribe.write(recorder, own, clock, int(updates[member]))
+            greedy = played[member]
+            new = self.logs[member].rows(own, clock, int(updates[member]), greedy)
+            for table, of_table in new.items():
+                recorder.write(table, of_table)
+            rows.append(new)
             self.skips[member] = self.skips[member].after(own.metrics)
         self.metrics = record.metrics
         elapsed = time.perf_counter() - begin
         self.seconds = [seconds + elapsed for seconds in self.seconds]
-        return self.progress(record, elapsed, int(updates[0]))
+        return self.meter.update(
+            rows,
+            frames=self.frames,
+            new_frames=self.rounds * self.steps_per_round * self.spec.frames_per_step,
+            seconds=elapsed,
+            updates=int(updates[0]),
+            replay_fill=min(1.0, self.block / self.parts.replay.ring.blocks),
+        )
 
-    def evaluate(self, recorders: Sequence[Recorder]) -> None:
+    def evaluate(self) -> list[list[GreedyRow]]:
         """Plays greedy episodes with the newest parameters of every member."""
         self.evaluated = self.frames
         results: Evaluation = gathered(
@@ -194,12 +201,8 @@ class Population:
             ],
             len(self.runs),
         )
-        for member, recorder in enumerate(recorders):
-            returns, lengths = results.episode_return[member], results.length[member]
-            self.evaluations[member] = float(returns.mean())
-            each = zip(returns, lengths, strict=True)
-            played = ((self.frames, *one) for one in each)
-            recorder.write("evaluations", tables.evaluation_rows(self.frames, played))
+        pairs = zip(results.episode_return, results.length, strict=True)
+        return [[(self.frames, *one) for one in zip(*pair, strict=True)] for pair in pairs]
 
     def _evaluation_keys(self) -> list[Array]:
         """Of each row."""
@@ -213,14 +216,3 @@ class Population:
     def _spread(self, row):
         """On the devices, each member where it is computed."""
         return jax.device_put(row, NamedSharding(self._mesh, PartitionSpec(MEMBERS)))
-
-    def progress(self, record: RoundRecord, elapsed: float, updates: int) -> Progress:
-        frames = self.rounds * self.steps_per_round * self.spec.frames_per_step
-        probabilities = np.asarray(record.probabilities)[:, -1]
-        chunk = Chunk(frames, elapsed, updates, record.summaries, probabilities)
-        return self._teller.tell(
-            chunk,
-            frames=self.frames,
-            fill=min(1.0, self.block / self.parts.replay.ring.blocks),
-            evaluations=list(self.evaluations),
-        )

@@ -1,4 +1,4 @@
-"""From what rounds leave behind to the rows of the tables."""
+"""Turns what iterations of a run leave behind into rows of its tables."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -8,17 +8,18 @@ import numpy as np
 from jaxtyping import Float
 
 from sidequest.agent.learner import Metrics
-from sidequest.records import Recorder, plain
+from sidequest.records import plain
 from sidequest.runs.rounds import RoundRecord
 from sidequest.switching.metacontroller import DIMENSIONS
 from sidequest.switching.variants import ArmSets, Variant
 
 Row = dict[str, Any]
-COLUMNS = ("signals", "rewards")  # of an open episode, beside its modes
+GreedyRow = tuple[int, Any, Any]
+"""Frames of the run when a greedy episode began, its return, its length."""
 
 
 class Clock(NamedTuple):
-    """Where a chunk of rounds lies in a run, in environment frames."""
+    """Where a chunk of iterations lies in a run, in environment frames."""
 
     start: int
     """Frames of the run before the chunk."""
@@ -26,14 +27,53 @@ class Clock(NamedTuple):
     frames_per_step: int
 
     def after(self, step: int) -> int:
-        """Frames of the run when all streams have made `step` more steps."""
+        """Returns the frames of the run when all environments made `step` more steps."""
         return self.start + step * self.streams * self.frames_per_step
+
+
+class RunLog:
+    """Turns the records of one run into rows of its tables."""
+
+    def __init__(
+        self, variant: Variant, arms: ArmSets, heads: tuple[str, ...], trace_interval: int
+    ):
+        """Args:
+        trace_interval: Frames between two episodes in the table `traces`.
+        """
+        self.variant, self.arms, self.heads = variant, arms, heads
+        self.traces = TraceSampler(trace_interval)
+
+    def rows(
+        self,
+        record: RoundRecord,
+        clock: Clock,
+        updates: int,
+        evaluations: Iterable[GreedyRow] = (),
+    ) -> dict[str, list[Row]]:
+        """Returns the rows that a chunk of iterations adds to each table.
+
+        Args:
+            record: With axes [iterations, L, B].
+            updates: Made until the end of the chunk.
+            evaluations: Greedy episodes that ended in the chunk.
+        """
+        frames = clock.after(np.size(record.is_first))
+        variant, arms = self.variant, self.arms
+        probabilities = np.asarray(record.probabilities[-1])
+        rows = {
+            "episodes": episode_rows(record, clock, variant, arms),
+            "evaluations": evaluation_rows(frames, evaluations),
+            "learning": learning_rows(record.metrics, self.heads, frames, updates),
+            "bandits": bandit_rows(probabilities, variant, arms, frames),
+            "traces": self.traces.rows(record, clock),
+        }
+        return {table: list(new) for table, new in rows.items()}
 
 
 def episode_rows(
     record: RoundRecord, clock: Clock, variant: Variant, arms: ArmSets
 ) -> Iterator[Row]:
-    """One row for each episode that ended; `record` has axes [rounds, L, B]."""
+    """Yields a row for each episode that ended; `record` has axes [iterations, L, B]."""
     flat = {
         name: np.asarray(column).reshape(-1, clock.streams)
         for name, column in record.summaries._asdict().items()
@@ -63,9 +103,9 @@ def episode_rows(
 def learning_rows(
     metrics: Metrics, heads: tuple[str, ...], frames: int, updates: int
 ) -> Iterator[Row]:
-    """One row: means over the rounds of a chunk that had an update; none without one.
+    """Yields one row of means over the iterations that had an update, if any had.
 
-    Updates that were left out are counted, and are in no mean unless there are no others.
+    Skipped updates are counted, and are in no mean unless there are no others.
     """
     columns = {name: np.asarray(values) for name, values in metrics._asdict().items()}
     updated = ~np.isnan(columns["skipped"])
@@ -87,7 +127,7 @@ def learning_rows(
 def bandit_rows(
     probabilities: Float[np.ndarray, "D K"], variant: Variant, arms: ArmSets, frames: int
 ) -> Iterator[Row]:
-    """One row for each arm of each bandit."""
+    """Yields a row for each arm of each bandit."""
     for name, values in variant.bandits(arms).items():
         row = probabilities[DIMENSIONS.index(name)]
         for arm, probability in zip(values, row, strict=False):
@@ -99,8 +139,8 @@ def bandit_rows(
             }
 
 
-def evaluation_rows(frames: int, episodes: Iterable[tuple[int, Any, Any]]) -> Iterator[Row]:
-    """One row for each greedy episode: frames when it began, its return, its length."""
+def evaluation_rows(frames: int, episodes: Iterable[GreedyRow]) -> Iterator[Row]:
+    """Yields a row for each greedy episode."""
     for begun, episode_return, length in episodes:
         yield {
             "frames": frames,
@@ -111,48 +151,46 @@ def evaluation_rows(frames: int, episodes: Iterable[tuple[int, Any, Any]]) -> It
 
 
 class TraceSampler:
-    """Cuts stream 0 into episodes and keeps some, evenly spread over the run.
+    """Cuts environment 0 into episodes and keeps some, evenly spread over the run.
 
     The reward of a step arrives with the next one, so an episode is complete when the
     first step of its successor has been seen.
     """
 
-    def __init__(self, every: int):
-        self.every = every
-        """Frames between two episodes that are kept."""
+    def __init__(self, interval: int):
+        self._interval = interval  # frames between two episodes that are kept
         self._due = 0
-        self._open: list[tuple[bool, float, float]] = []
+        self._open: list[tuple[bool, float, float]] = []  # mode, signal, reward
 
-    def state(self) -> Row:
-        """What a checkpoint keeps: the episode that is open, and when the next is due."""
+    def snapshot(self) -> Row:
+        """Returns the open episode and when the next is due, for a checkpoint."""
         modes, signals, rewards = zip(*self._open, strict=True) if self._open else [()] * 3
         return plain(
             {"due": self._due, "modes": modes, "signals": signals, "rewards": rewards}
         )
 
-    def go_on(self, state: Row) -> None:
-        """From such a state. What is not finite was kept as None, as it is in tables."""
+    def restore(self, state: Row) -> None:
+        """Continues from a snapshot, in which None stands for what is not finite."""
         self._due = state["due"]
-        columns = ([math.nan if x is None else x for x in state[name]] for name in COLUMNS)
-        self._open = list(zip(state["modes"], *columns, strict=True))
+        signals, rewards = (
+            [math.nan if value is None else value for value in state[column]]
+            for column in ("signals", "rewards")
+        )
+        self._open = list(zip(state["modes"], signals, rewards, strict=True))
 
-    def forget(self) -> None:
-        """Drops the open episode: its stream was cut off."""
+    def drop_open_episode(self) -> None:
+        """Forgets the open episode: its environment was interrupted."""
         self._open.clear()
 
     def rows(self, record: RoundRecord, clock: Clock) -> Iterator[Row]:
-        steps = zip(
-            np.asarray(record.modes).reshape(-1),
-            np.asarray(record.signals).reshape(-1),
-            np.asarray(record.rewards).reshape(-1),
-            np.asarray(record.is_first).reshape(-1),
-            strict=True,
-        )
+        """Yields a row for each episode that is complete and due."""
+        columns = (record.modes, record.signals, record.rewards, record.is_first)
+        steps = zip(*(np.asarray(column).reshape(-1) for column in columns), strict=True)
         for number, (mode, signal, reward, is_first) in enumerate(steps):
             if is_first:
                 frames = clock.after(number)
                 if self._open and frames >= self._due:
-                    self._due = frames + self.every
+                    self._due = frames + self._interval
                     yield self._row(float(reward), frames)
                 self._open.clear()
             self._open.append((bool(mode), float(signal), float(reward)))
@@ -166,26 +204,3 @@ class TraceSampler:
             "signal": list(signals),
             "reward": [*rewards[1:], last_reward],
         }
-
-
-class Scribe(NamedTuple):
-    """Writes what rounds of one run leave behind into all tables but `evaluations`."""
-
-    variant: Variant
-    arms: ArmSets
-    heads: tuple[str, ...]
-    traces: TraceSampler
-
-    def write(
-        self, recorder: Recorder, record: RoundRecord, clock: Clock, updates: int
-    ) -> None:
-        """Of a chunk of rounds; `updates` were made until its end."""
-        frames = clock.after(np.size(record.is_first))
-        variant, arms = self.variant, self.arms
-        recorder.write("episodes", episode_rows(record, clock, variant, arms))
-        recorder.write(
-            "learning", learning_rows(record.metrics, self.heads, frames, updates)
-        )
-        probabilities = np.asarray(record.probabilities[-1])
-        recorder.write("bandits", bandit_rows(probabilities, variant, arms, frames))
-        recorder.write("traces", self.traces.rows(record, clock))

@@ -154,8 +154,7 @@ class Keeper(NamedTuple):
         account = self.account
         for record in self.hosted:
             before = account.frames
-            account.write(self.recorder, record)
-            display.show(account.progress(record))
+            display.show(account.write(self.recorder, record))
             self.refuse_breakdown(record)
             if account.frames >= account.total:
                 return

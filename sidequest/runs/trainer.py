@@ -23,7 +23,6 @@ from sidequest.runs.spec import (
     DEFAULT_CHECKPOINTS,
     Checkpointing,
     Display,
-    Progress,
     RunSpec,
     is_finished,
 )
@@ -50,7 +49,6 @@ def run(
     """
     config = runs[0].config
     check(config)
-    display = Unbreakable(display)
     environment = registry.make(runs[0].game)
     runs = unfinished(runs)
     plan = None
@@ -71,25 +69,6 @@ def run(
         for one in runs:
             display.say(f"{one.variant}, seed {one.seed}")
             train_hosted(one, environment, display, memory, checkpoints, interrupts)
-
-
-class Unbreakable:
-    """A display whose reader may leave: a run goes on without being watched."""
-
-    def __init__(self, display: Display):
-        self.display = display
-
-    def say(self, text: str) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            self.display.say(text)
-
-    def count(self, text: str, done: int, of: int) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            self.display.count(text, done, of)
-
-    def show(self, progress: Progress) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            self.display.show(progress)
 
 
 def unfinished(runs: Sequence[RunSpec]) -> list[RunSpec]:

@@ -5,15 +5,14 @@ import math
 import numpy as np
 
 from sidequest.agent.learner import Metrics
-from sidequest.records import Recorder, read_table
+from sidequest.records import TABLES
 from sidequest.runs.rounds import RoundRecord
 from sidequest.runs.tables import (
     Clock,
-    Scribe,
+    RunLog,
     TraceSampler,
     bandit_rows,
     episode_rows,
-    evaluation_rows,
     learning_rows,
 )
 from sidequest.switching.variants import ArmSets, parse
@@ -119,14 +118,6 @@ def test_bandits_have_a_row_an_arm():
     assert not list(bandit_rows(probabilities, parse("XU-step-level-0.1"), ARMS, 50))
 
 
-def test_a_greedy_episode_is_a_row():
-    rows = evaluation_rows(800, [(640, 2.5, 7), (800, -1.0, 3)])
-    assert list(rows) == [
-        {"frames": 800, "begun": 640, "return": 2.5, "length": 7},
-        {"frames": 800, "begun": 800, "return": -1.0, "length": 3},
-    ]
-
-
 def stretch(text, rewards, signal=0.5):
     """A record of one round of one stream: `|` before a step starts an episode."""
     modes, first = [], []
@@ -143,7 +134,7 @@ def stretch(text, rewards, signal=0.5):
 
 
 def test_a_trace_is_a_whole_episode_with_the_reward_of_each_action():
-    sampler = TraceSampler(every=0)
+    sampler = TraceSampler(0)
     clock = Clock(start=100, streams=4, frames_per_step=1)
     # The reward 9 arrives with the first step of the second episode, but was earned by
     # the last action of the first one.
@@ -163,7 +154,7 @@ def test_a_trace_is_a_whole_episode_with_the_reward_of_each_action():
 
 
 def test_traces_are_spread_over_the_run():
-    sampler = TraceSampler(every=10)
+    sampler = TraceSampler(10)
     clock = Clock(start=0, streams=1, frames_per_step=1)
     rows = list(sampler.rows(stretch("|GX" * 20, list(range(40))), clock))
     assert [row["frames"] for row in rows] == [2, 12, 22, 32]
@@ -186,14 +177,17 @@ def test_a_chunk_is_written_with_the_frames_at_its_end(tmp_path):
         probabilities=probabilities,
         is_first=is_first,
     )
-    recorder = Recorder(tmp_path, {"variant": str(variant), "game": "none", "seed": 0})
-    scribe = Scribe(variant, ARMS, ("extrinsic", "short"), TraceSampler(every=0))
-    scribe.write(recorder, chunk, Clock(100, streams=2, frames_per_step=4), updates=6)
-    recorder.close()
-    # 4 steps of 2 streams, 4 frames each; episodes and traces end one step earlier.
-    tables = {name: read_table(tmp_path, name) for name in ("episodes", "traces")}
-    assert [list(table["frames"]) for table in tables.values()] == [[124], [124]]
-    (learned,) = read_table(tmp_path, "learning").iter_rows(named=True)
+    log = RunLog(variant, ARMS, ("extrinsic", "short"), trace_interval=0)
+    clock = Clock(100, streams=2, frames_per_step=4)
+    rows = log.rows(chunk, clock, 6, evaluations=[(64, 2.5, 7), (132, -1.0, 3)])
+    assert tuple(rows) == TABLES
+    # 4 steps of 2 environments, 4 frames each; episodes and traces end one step earlier.
+    assert [row["frames"] for row in (*rows["episodes"], *rows["traces"])] == [124, 124]
+    assert rows["evaluations"] == [
+        {"frames": 132, "begun": 64, "return": 2.5, "length": 7},
+        {"frames": 132, "begun": 132, "return": -1.0, "length": 3},
+    ]
+    (learned,) = rows["learning"]
     assert (learned["frames"], learned["updates"], learned["loss"]) == (132, 6, 4.0)
-    arms = read_table(tmp_path, "bandits")
-    assert list(arms["frames"]) == [132] * 3 and list(arms["probability"]) == [0.3] * 3
+    arms = [(row["frames"], row["probability"]) for row in rows["bandits"]]
+    assert arms == [(132, 0.3)] * 3
