@@ -1,16 +1,18 @@
 """sidequest: *when* should an agent explore?
 
-The house, and what each room is for:
+The packages, and what each is for:
 
 types         axis legend; Mode, Signals, Timestep, EpisodeSummary
+errors        every error that a user can meet, with its exit code
 config        what can be set; the presets PAPER and SMALL
 checks        what settings can be: types and ranges
+records       tables, run.json and study.json on disk
 switching     WHEN to explore: variants, triggers, homeostasis, bandits
 agent         HOW to act and learn: R2D2
 replay        WHAT to remember: prioritised sequences on the accelerator
 environments  WHERE: JAX-native games, probe tasks, Atari
-runs          one run from start to finish, and its records
-study         many runs: grids as data, the paper's studies by name
+runs          one run from start to finish
+study         many runs: the paper's studies as data, and how they are trained
 figures       pictures from records, the paper's claims, the report, films
 bench         how fast it is
 cli           the command `sidequest`

@@ -1,9 +1,8 @@
-"""The command `sidequest`. One module a subcommand; each loads what it needs when it runs.
+"""The command `sidequest`. A command is a function that loads what it needs when it runs.
 
-A subcommand is a function: its arguments are the options, its docstring is the help, and
-what it returns, if anything, is the exit code. Faults in what the user typed go to
-standard error as one message and exit with 2; those that end a run before its time exit
-with the other codes of `sidequest.errors`.
+Its arguments are the options, its docstring is the help, and what it returns, if anything,
+is the exit code. Errors in what the user typed go to standard error as one message and exit
+with 2; errors that end a run early exit with the other codes of `sidequest.errors`.
 """
 
 import contextlib
@@ -12,6 +11,7 @@ import inspect
 import os
 import signal
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import NoReturn
 
@@ -27,74 +27,88 @@ COMMANDS = {
     "figures": "draws figures",
     "bench": "measures speed",
 }
+_MODULES = {"games": "play", "evaluate": "play", "watch": "play"}
+"""Modules of the commands that have none of their own name."""
+_HELP = """usage: sidequest COMMAND …
 
+When should an agent explore? Mode-switching exploration, in JAX.
 
-def main(arguments: list[str] | None = None) -> None:
-    """Entry point of the console script."""
-    if arguments is None:
-        arguments = sys.argv[1:]
-        # Python's own way, an exception, gets lost inside callbacks of compiled code. A run
-        # that has something to save listens to signals by itself.
-        signal.signal(signal.SIGINT, leave_at_once)
-    open_closed_streams()
-    import tyro
+{commands}
 
-    name = arguments[0] if arguments else "--help"
-    if name in ("-h", "--help"):
-        print(overview())
-        return
-    if name == "--version":
-        import sidequest
-
-        print(sidequest.__version__)
-        return
-    if name not in COMMANDS:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, COMMANDS, 1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        fail(f"no command {name!r}.{hint} There are: {', '.join(COMMANDS)}")
-    from sidequest.cli.options import MARKERS, flowing
-
-    command = getattr(import_module(f"sidequest.cli.{name}"), name)
-    bare = inspect.unwrap(command)  # a type checker may have wrapped it
-    bare.__doc__ = flowing(bare.__doc__ or "")
-    try:
-        code = tyro.cli(
-            command, args=arguments[1:], prog=f"sidequest {name}", config=MARKERS
-        )
-    except BrokenPipeError:
-        code = 0  # whoever read the output, such as `head`, has enough
-    except SidequestError as error:
-        fail(str(error), error.exit_code)
-    except OSError as error:
-        if error.errno not in CANNOT_WRITE:
-            raise
-        fail(f"{error.filename}: {error.strerror}", Exit.CANNOT_WRITE)
-    leave(code)
-
-
-# The disk is full, or what is asked for is no place to write to.
-CANNOT_WRITE = {
+sidequest COMMAND --help says more about each."""
+# The disk is full, or the path is no place to write to.
+_CANNOT_WRITE = {
     *(errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EPERM, errno.EDQUOT),
     *(errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG),
 }
 
 
-def leave_at_once(*_) -> NoReturn:
+def main(arguments: list[str] | None = None) -> None:
+    """Is the entry point of the console script."""
+    if arguments is None:
+        arguments = sys.argv[1:]
+        # Python's own way, an exception, gets lost inside callbacks of compiled code. A run
+        # that has something to save listens to signals itself.
+        signal.signal(signal.SIGINT, _exit_at_once)
+    open_closed_streams()
+    name, *options = arguments or ["--help"]
+    if name in ("-h", "--help"):
+        commands = "\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())
+        print(_HELP.format(commands=commands))
+    elif name == "--version":
+        import sidequest
+
+        print(sidequest.__version__)
+    elif name in COMMANDS:
+        _exit(_run(name, options))
+    else:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, COMMANDS, 1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        _fail(f"no command {name!r}.{hint} There are: {', '.join(COMMANDS)}")
+
+
+def command_named(name: str) -> Callable[..., int | None]:
+    """Returns the function of a command; loads its module."""
+    return getattr(import_module(f"sidequest.cli.{_MODULES.get(name, name)}"), name)
+
+
+def _run(name: str, options: list[str]) -> int | None:
+    """Runs a command and returns its exit code."""
+    import tyro
+
+    from sidequest.cli.options import MARKERS, join_lines
+
+    command = command_named(name)
+    bare = inspect.unwrap(command)  # a type checker may have wrapped it
+    bare.__doc__ = join_lines(bare.__doc__ or "")
+    try:
+        return tyro.cli(command, args=options, prog=f"sidequest {name}", config=MARKERS)
+    except BrokenPipeError:
+        return 0  # the reader of the output, such as `head`, has enough
+    except SidequestError as error:
+        _fail(str(error), error.exit_code)
+    except OSError as error:
+        if error.errno not in _CANNOT_WRITE:
+            raise
+        _fail(f"{error.filename}: {error.strerror}", Exit.CANNOT_WRITE)
+
+
+def _exit_at_once(*_) -> NoReturn:
     shown = b"\x1b[?25h" if os.isatty(2) else b""  # the cursor, if a panel has hidden it
     os.write(2, shown + b"\ninterrupted\n")
     os._exit(128 + signal.SIGINT)
 
 
-def fail(message: str, code: Exit = Exit.INVALID) -> NoReturn:
+def _fail(message: str, code: Exit = Exit.INVALID) -> NoReturn:
     with contextlib.suppress(BrokenPipeError):
         print(message, file=sys.stderr)
-    leave(int(code))
+    _exit(int(code))
 
 
-def leave(code: int | None) -> NoReturn:
-    """Ends with this exit code, even if nobody reads what is left to be said."""
+def _exit(code: int | None) -> NoReturn:
+    """Exits with this code, even if nobody reads the last lines."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -106,7 +120,7 @@ def leave(code: int | None) -> NoReturn:
 def open_closed_streams() -> None:
     """Keeps the numbers of streams that were closed, as by `2>&-`, from other files.
 
-    Else the next file to be opened, perhaps a table, would get what is said to people.
+    Otherwise the next file to be opened, perhaps a table, would get messages for people.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -114,19 +128,3 @@ def open_closed_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
             setattr(sys, name, open(number, "r" if name == "stdin" else "w"))
-
-
-def overview() -> str:
-    width = max(map(len, COMMANDS)) + 2
-    rows = [f"  {name:<{width}}{text}" for name, text in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: sidequest COMMAND …",
-            "",
-            "When should an agent explore? Mode-switching exploration, in JAX.",
-            "",
-            *rows,
-            "",
-            "sidequest COMMAND --help says more about each.",
-        ]
-    )

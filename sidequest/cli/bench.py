@@ -1,15 +1,15 @@
 """`sidequest bench`: measures speed, and prints ratios of what ran side by side."""
 
+import json as jsons
 import sys
 from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional
 
-from sidequest.cli.options import Flag, option, refuse_unused
+from sidequest.cli.options import Flag, option, refuse, use_all_cores
 from sidequest.errors import InvalidRequest
 
-SHAPE = "small"
-TAKES = {
+_TAKES = {
     "switching": (),
     "agent": ("game", "shape", "members"),
     "atari": ("game", "emulators"),
@@ -20,7 +20,7 @@ def bench(
     what: Annotated[Positional[Literal["switching", "agent", "atari"]], option()],
     /,
     game: Annotated[str | None, option("GAME")] = None,
-    shape: Annotated[Literal["small", "rival"] | None, option(None, SHAPE)] = None,
+    shape: Annotated[Literal["small", "rival"] | None, option(None, "small")] = None,
     members: Annotated[tuple[int, ...], option("NUMBER …")] = (),
     emulators: Annotated[int | None, option("NUMBER")] = None,
     json: Flag = False,
@@ -39,69 +39,58 @@ def bench(
     """
     from sidequest.environments import registry
 
-    given = {"game": game, "shape": shape, "members": members, "emulators": emulators}
-    unused = {name: value for name, value in given.items() if name not in TAKES[what]}
-    refuse_unused(unused, f"`sidequest bench {what}` takes no such option")
+    given = dict(game=game, shape=shape, members=members, emulators=emulators)
+    unused = {name: value for name, value in given.items() if name not in _TAKES[what]}
+    refuse(f"`sidequest bench {what}` takes no such option", **unused)
     if game is not None:
         registry.check(game)
     if min(members, default=1) < 1:
         raise InvalidRequest(f"members is {members}; it is numbers of 1 or more")
     if emulators is not None and emulators < 1:
         raise InvalidRequest(f"emulators is {emulators}; it is 1 or more")
-    if what == "atari" and game is not None and ":" in game:
+    if what == "atari" and game is not None and not registry.is_atari(game):
         raise InvalidRequest(
             f"{game} has no emulator; measure it with `sidequest bench agent`"
         )
-    figures = measure(what, game, shape or SHAPE, members, emulators)
-    if json:
-        import json as writer
-
-        print(writer.dumps(figures))
-    else:
-        show(figures)
-
-
-def measure(
-    what: str,
-    game: str | None,
-    shape: str,
-    members: tuple[int, ...],
-    emulators: int | None,
-) -> dict[str, Any]:
     if what == "switching":
         from sidequest.bench import switching
 
-        return switching.measure()
-    if what == "agent":
+        figures = switching.measure()
+    elif what == "agent":
         from sidequest.bench import agent
-        from sidequest.cli.settings import use_all_cores
 
         use_all_cores()
+        shape = shape or "small"
         members = members or ((1,) if shape == "rival" else (1, 4, 16))
-        return agent.measure(shape, game or "minatar:breakout", members, say=tell)
-    from sidequest.bench import atari
+        figures = agent.measure(shape, game or "minatar:breakout", members, say=_say)
+    else:
+        from sidequest.bench import atari
 
-    return atari.measure(game or "frostbite", streams=emulators, say=tell)
+        figures = atari.measure(game or "frostbite", streams=emulators, say=_say)
+    if json:
+        print(jsons.dumps(figures))
+    else:
+        print_figures(figures)
 
 
-def tell(text: str) -> None:
+def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def show(figures: dict[str, Any], indent: str = "") -> None:
+def print_figures(figures: dict[str, Any], indent: str = "") -> None:
     """Prints nested figures as an indented list."""
     for name, value in figures.items():
         if isinstance(value, dict):
             print(f"{indent}{name}")
-            show(value, indent + "  ")
+            print_figures(value, indent + "  ")
         else:
-            print(f"{indent}{name:<24} {as_text(value)}")
+            print(f"{indent}{name:<24} {_as_text(value)}")
 
 
-def as_text(value: Any) -> str:
-    """What was measured to four digits or to a whole number, all else as it is."""
+def _as_text(value: Any) -> str:
+    """Returns measurements with four digits or as whole numbers, all else as it is."""
     if isinstance(value, list):
-        return ", ".join(map(as_text, value))
+        return ", ".join(map(_as_text, value))
     if not isinstance(value, float):
         return str(value)
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional
 
-from sidequest.cli.options import Flag, option, refuse_unused
+from sidequest.cli.options import Flag, option, refuse
 from sidequest.errors import InvalidRequest
 from sidequest.switching.descriptions import (
     HEADS,
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
     from sidequest.types import Trace
 
-WIDEST = 92  # letters of a line of prose, however wide the terminal
-ALLOWED = {"steps": (1, 100_000), "episode": (1, 10_000), "seed": (0, 2**31 - 1)}
-STEPS, EPISODE, SEED = 400, 200, 0
-WARM_UP = 10  # episodes before the example: a share of an episode needs their lengths
-EXPLOIT_LETTER, EXPLORE_LETTER = "·", "X"
-EXPLOIT_STYLE, EXPLORE_STYLE = "white on #2c5f94", "bold white on #b0106f"
+_WIDEST = 92  # letters of a line of prose, however wide the terminal
+_ALLOWED = {"steps": (1, 100_000), "episode": (1, 10_000), "seed": (0, 2**31 - 1)}
+_DEFAULTS = {"steps": 400, "episode": 200, "seed": 0}
+_WARM_UP = 10  # episodes before the example: a share of an episode needs their lengths
+_LETTERS = {False: ("·", "white on #2c5f94"), True: ("X", "bold white on #b0106f")}
+"""Letter and style of a step that exploits, and of one that explores."""
 
 
 def explain(
@@ -46,9 +46,9 @@ def explain(
     json: Flag = False,
     plot: Annotated[Path | None, option("FILE")] = None,
     no_strip: Flag = False,
-    steps: Annotated[int | None, option("NUMBER", STEPS)] = None,
-    episode: Annotated[int | None, option("NUMBER", EPISODE)] = None,
-    seed: Annotated[int | None, option("NUMBER", SEED)] = None,
+    steps: Annotated[int | None, option("NUMBER", _DEFAULTS["steps"])] = None,
+    episode: Annotated[int | None, option("NUMBER", _DEFAULTS["episode"])] = None,
+    seed: Annotated[int | None, option("NUMBER", _DEFAULTS["seed"])] = None,
 ) -> None:
     """Says in plain English what a variant does, what it needs, and shows an example.
 
@@ -63,45 +63,41 @@ def explain(
         no_strip: Leave out the example in the terminal, which has one letter a step.
         steps: Steps of the example, 1 to 100000.
         episode: Steps of each of its episodes, 1 to 10000.
-        seed: Of all random choices of the example, 0 or more.
+        seed: The random seed of the example, 0 or more.
     """
     if all == (variant is not None):
         raise InvalidRequest(f"explain takes one variant, such as '{EXAMPLE}', or --all")
     shown = not (all or no_strip or json)
-    example = {"steps": steps, "episode": episode, "seed": seed}
+    given = dict(steps=steps, episode=episode, seed=seed)
     if not shown and plot is None:
-        refuse_unused(example, "no example is shown")
+        refuse("no example is shown", **given)
+    example = _DEFAULTS | {name: one for name, one in given.items() if one is not None}
     for name, number in example.items():
-        low, high = ALLOWED[name]
-        if number is not None and not low <= number <= high:
+        low, high = _ALLOWED[name]
+        if not low <= number <= high:
             raise InvalidRequest(f"--{name} is {number}; allowed is {low} to {high}")
     if plot is not None and (variant is None or plot.suffix not in (".png", ".svg")):
         raise InvalidRequest(
             f"--plot is {plot}; it takes one variant and a .png or .svg file"
         )
     if variant is None:
-        print(jsons.dumps(list(_structures()), ensure_ascii=False) if json else catalogue())
+        names = [name for names in PAPER_VARIANTS.values() for name in names]
+        structures = [parse(name).as_dict() for name in names]
+        print(jsons.dumps(structures, ensure_ascii=False) if json else _catalogue())
         return
     chosen = parse(variant)
-    if json:
-        print(jsons.dumps(chosen.as_dict(), ensure_ascii=False))
-    else:
-        print(prose(chosen))
+    structure = jsons.dumps(chosen.as_dict(), ensure_ascii=False)
+    print(structure if json else _prose(chosen))
     if shown or plot is not None:
-        trace = play_example(chosen, steps or STEPS, episode or EPISODE, seed or SEED)
+        trace = _play_example(chosen, **example)
         if shown:
             _show(chosen, trace)
         if plot is not None:
             _draw(chosen, trace, plot)
 
 
-def _structures() -> Iterator[dict]:
-    for names in PAPER_VARIANTS.values():
-        yield from (parse(name).as_dict() for name in names)
-
-
-def catalogue() -> str:
-    """The variants of the paper, one line each, under their places in the paper."""
+def _catalogue() -> str:
+    """Returns the paper's variants, one line each, under their places in the paper."""
     width = max(len(name) for names in PAPER_VARIANTS.values() for name in names) + 2
     lines = []
     for place, names in PAPER_VARIANTS.items():
@@ -111,20 +107,20 @@ def catalogue() -> str:
     return "\n".join(lines)
 
 
-def prose(variant: Variant) -> str:
-    """The sentences, then the heads, signals and arms that the variant needs."""
-    width = min(WIDEST, shutil.get_terminal_size().columns)
-    arms = variant.bandits().items()
+def _prose(variant: Variant) -> str:
+    """Returns sentences, then the heads, signals and arms that the variant needs."""
+    width = min(_WIDEST, shutil.get_terminal_size().columns)
+    lines = [str(variant), ""]
+    for sentence in describe(variant):
+        lines.append(textwrap.fill(f"- {sentence}", width, subsequent_indent="  "))
     needs = {
         "heads": {name: HEADS[name] for name in variant.heads},
         "signals": {name: SIGNALS[name] for name in variant.signals},
         "arms": {
-            name: f"{listed(values)}: {adapted(variant, name)}" for name, values in arms
+            name: f"{listed(values)}: {adapted(variant, name)}"
+            for name, values in variant.bandits().items()
         },
     }
-    lines = [str(variant), ""]
-    for sentence in describe(variant):
-        lines.append(textwrap.fill(f"- {sentence}", width, subsequent_indent="  "))
     lines += ["", "It needs"]
     for kind, entries in needs.items():
         for name, meaning in (entries or {"none": ""}).items():
@@ -134,7 +130,7 @@ def prose(variant: Variant) -> str:
 
 
 def example_arms(variant: Variant) -> dict[str, float]:
-    """What the example plays with where a bandit would choose: the second arm.
+    """Returns what the example plays with where a bandit would choose: the second arm.
 
     It stays the same through the example, and suits episodes of some hundred steps. The
     mode of whole episodes is left to its bandit: the example has several episodes.
@@ -142,14 +138,14 @@ def example_arms(variant: Variant) -> dict[str, float]:
     return {name: arms[1] for name, arms in variant.bandits().items() if name != "start"}
 
 
-def play_example(variant: Variant, steps: int, episode: int, seed: int) -> Trace:
-    """The last `steps` steps of a longer stream, which start with an episode's start."""
+def _play_example(variant: Variant, steps: int, episode: int, seed: int) -> Trace:
+    """Returns the last steps of a longer stream; they begin with an episode's start."""
     from sidequest.figures.illustrations import last_steps
     from sidequest.switching.rehearsal import rehearse
 
     trace = rehearse(
         variant,
-        steps=WARM_UP * episode + steps,
+        steps=_WARM_UP * episode + steps,
         episode=episode,
         seed=seed,
         arms=example_arms(variant),
@@ -158,7 +154,7 @@ def play_example(variant: Variant, steps: int, episode: int, seed: int) -> Trace
 
 
 def _show(variant: Variant, trace: Trace) -> None:
-    """The strip of the example, and the numbers that sum it up."""
+    """Prints the strip of the example, and the numbers that summarise it."""
     from rich.console import Console
     from rich.text import Text
 
@@ -167,13 +163,11 @@ def _show(variant: Variant, trace: Trace) -> None:
     console = Console(highlight=False)
     fixed = [f"{name} = {value:g}" for name, value in example_arms(variant).items()]
     playing = f", played with {' and '.join(fixed)}" if fixed else ""
+    (exploit, exploit_style), (explore, explore_style) = _LETTERS.values()
     legend = Text.assemble(
-        (f" {EXPLOIT_LETTER} ", EXPLOIT_STYLE),
-        " exploit   ",
-        (f" {EXPLORE_LETTER} ", EXPLORE_STYLE),
-        " explore",
+        (f" {exploit} ", exploit_style), " exploit   ", (f" {explore} ", explore_style)
     )
-    console.print("", f"An example{playing}:", legend, "", sep="\n")
+    console.print("", f"An example{playing}:", legend + " explore", "", sep="\n")
     for line in strip_lines(trace, console.width):
         console.print(line, no_wrap=True, crop=False, overflow="ignore")
     p, median = characteristics(trace)
@@ -187,22 +181,19 @@ def _show(variant: Variant, trace: Trace) -> None:
 
 
 def strip_lines(trace: Trace, width: int) -> Iterator[Text]:
-    """One letter a step; an episode starts a new line and says its number."""
+    """Yields lines with one letter a step; an episode starts a new line."""
     from rich.text import Text
 
     margin = "{:<12}{:>6}  "
-    room = max(10, width - len(margin.format("", "")))
+    letters = max(10, width - len(margin.format("", "")))
     starts = trace.is_first.nonzero()[0].tolist()
-    for number, start in enumerate(starts, 1):
-        end = starts[number] if number < len(starts) else len(trace.modes)
-        for at in range(start, end, room):
+    ends = [*starts[1:], len(trace.modes)]
+    for number, (start, end) in enumerate(zip(starts, ends, strict=True), 1):
+        for at in range(start, end, letters):
             title = f"episode {number}" if at == start else ""
             line = Text(margin.format(title, at - start))
-            for explores in trace.modes[at : min(at + room, end)]:
-                if explores:
-                    line.append(EXPLORE_LETTER, EXPLORE_STYLE)
-                else:
-                    line.append(EXPLOIT_LETTER, EXPLOIT_STYLE)
+            for explores in trace.modes[at : min(at + letters, end)]:
+                line.append(*_LETTERS[bool(explores)])
             yield line
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional
 
-from sidequest.cli.options import option, refuse_unused
+from sidequest.cli.options import option, refuse
 from sidequest.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def figures(
         only: Names of figures to draw, such as aggregate or explore-space; by default all.
     """
     if what == ILLUSTRATIONS:
-        refuse_unused({"only": only}, "it names figures of runs")
+        refuse("it names figures of runs", only=only)
     from sidequest.figures.style import SUFFIXES, save
 
     drawn = illustrations() if what == ILLUSTRATIONS else study_figures(Path(what), only)

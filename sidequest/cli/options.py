@@ -1,60 +1,187 @@
-"""How options are written down in commands and shown by --help, and which go together."""
+"""Options of the commands: how help shows them, and how what people type is read."""
 
+import ast
+import difflib
 import inspect
+import os
 import re
-from collections.abc import Mapping
+import sys
+import time
+from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import DisallowNone, FlagCreatePairsOff, arg
 
-from sidequest.errors import InvalidRequest
+from sidequest.errors import ConfigError, InvalidRequest
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 MARKERS = (DisallowNone, FlagCreatePairsOff)
-"""For all commands: no option takes the word None, no flag has a twin --no-…"""
+"""For all commands: no option takes the word None, and no flag has a twin --no-…"""
+_COUNTS = {"k": 1e3, "m": 1e6, "b": 1e9}
+_SIZES = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+_WORDS = {"true": True, "yes": True, "false": False, "no": False, "none": None}
+"""Values that people type who do not think in Python; Python's own are read as well."""
 
 
 def option(metavar: str | None = None, default: Any = None, name: str | None = None) -> Any:
-    """How help texts show an option.
+    """Returns an annotation that says how help texts show an option.
 
     Args:
         metavar: Its placeholder; by default what its type says.
         default: What None stands for, if that can be said in a word.
-        name: If it cannot be the argument's.
+        name: The name to type, if it differs from the argument's.
     """
 
-    def tell_default(value: str) -> str:
-        told = default if value == "None" else value
-        return "" if told in (None, "False", "") else f"(default:{NO_BREAK}{told})"
+    def show_default(value: str) -> str:
+        shown = default if value == "None" else value
+        return "" if shown in (None, "False", "") else f"(default:{NO_BREAK}{shown})"
 
-    return arg(name=name, metavar=metavar, help_behavior_hint=tell_default)
+    return arg(name=name, metavar=metavar, help_behavior_hint=show_default)
 
 
 Flag = Annotated[bool, option()]
 
 
-def flowing(docstring: str) -> str:
-    """The text on each argument in one line: tyro keeps the line breaks of the source."""
+def join_lines(docstring: str) -> str:
+    """Puts the text on each argument in one line: tyro keeps the source's line breaks."""
     return re.sub(r"\n {8,}(?=\S)", " ", inspect.cleandoc(docstring))
 
 
-def refuse_unused(given: Mapping[str, Any], reason: str) -> None:
-    """Options that would be ignored are refused, so that nobody counts on them.
+def refuse(reason: str, *words: str, **options: Any) -> None:
+    """Refuses words and options that would be ignored, so that nobody relies on them.
 
-    Args:
-        given: Values by the names of arguments.
-        reason: Why they do not apply.
+    Options that are None, False or () were not given.
     """
-    names = options_given(given)
-    if names:
-        verb = "does" if len(names) == 1 else "do"
-        raise InvalidRequest(f"{' and '.join(names)} {verb} not apply: {reason}")
-
-
-def options_given(values: Mapping[str, Any]) -> list[str]:
-    """As they are typed: those that are not None, False or (); 0 was given."""
-    return [
-        f"--{name.replace('_', '-')}"
-        for name, value in values.items()
+    given = [
+        f"--{name.strip('_').replace('_', '-')}"
+        for name, value in options.items()
         if value is not None and value is not False and value != ()
     ]
+    given = [*words, *given]
+    if given:
+        verb = "does" if len(given) == 1 else "do"
+        raise InvalidRequest(f"{' and '.join(given)} {verb} not apply: {reason}")
+
+
+def check_run(folder: Path) -> None:
+    """Refuses a folder that holds no run."""
+    from sidequest.records import RUN_FILE
+
+    if not (folder / RUN_FILE).exists():
+        raise InvalidRequest(f"{folder} holds no run: there is no {RUN_FILE} in it")
+
+
+def read_count(text: str, name: str) -> int:
+    """`200000`, `2e5`, `200k`, `0.2M` -> 200000."""
+    count = _read_scaled(text.replace(",", "").replace("_", ""), _COUNTS)
+    if not 1 <= count < 1e15:
+        raise InvalidRequest(
+            f"{name} is {text!r}; write a number such as 200000, 2e5 or 200k"
+        )
+    return int(count)
+
+
+def read_size(text: str, name: str) -> int:
+    """`40GB`, `500 MB` -> bytes."""
+    size = _read_scaled(text.lower().strip().replace(" ", "").removesuffix("b"), _SIZES)
+    if not 1e6 <= size < 1e15:
+        raise InvalidRequest(
+            f"{name} is {text!r}; write a size of 1MB or more, such as 40GB"
+        )
+    return int(size)
+
+
+def _read_scaled(text: str, factors: dict[str, float]) -> float:
+    """Returns a number with a letter for its size, or 0 if it is none."""
+    cleaned = text.strip().lower()
+    try:
+        return float(cleaned.rstrip("".join(factors))) * factors.get(cleaned[-1:], 1.0)
+    except ValueError:
+        return 0.0
+
+
+def read_config(preset: str, settings: tuple[str, ...]) -> Any:
+    """Returns a preset with `name=value` settings on top; reports all faults at once."""
+    from sidequest.checks import check
+    from sidequest.config import PRESETS, change, flatten
+
+    config = PRESETS[preset]
+    known = flatten(config)
+    changes, faults = {}, []
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            faults.append(f"no setting {name!r}; {hint}")
+            continue
+        try:
+            changes[name] = _read_value(text, known[name])
+        except (ValueError, SyntaxError):
+            kind = type(known[name]).__name__
+            faults.append(f"{name} is {text!r}; expected {kind} such as {known[name]}")
+    config = change(config, **changes)
+    try:
+        check(config)
+    except ConfigError as fault:
+        faults.append(str(fault))
+    if faults:
+        raise InvalidRequest("\n".join(faults))
+    return config
+
+
+def _read_value(text: str, example: Any) -> Any:
+    """Reads text as a value of the same type as the example."""
+    if isinstance(example, str):
+        return text
+    value = _WORDS[text] if text in _WORDS else ast.literal_eval(text)
+    if isinstance(example, float) and type(value) is int:
+        return float(value)
+    if example is not None and type(value) is not type(example):
+        raise ValueError(text)
+    return value
+
+
+def use_all_cores() -> None:
+    """Makes each core a device, so that the runs of a population share them."""
+    import jax
+
+    from sidequest.records import available_cores
+
+    try:
+        jax.config.update("jax_num_cpu_devices", available_cores())
+    except RuntimeError:  # JAX is in use already, as in a notebook, and stays as it is
+        pass
+
+
+def use_compilation_cache() -> None:
+    """Keeps compiled programs on disk, so that a second start is quick."""
+    import jax
+
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    jax.config.update("jax_compilation_cache_dir", str(home / "sidequest" / "jax"))
+
+
+class Meter:
+    """Shows on standard error how far a command is: one line that is rewritten on a
+    terminal, a line now and then in a log. It may be called at any rate."""
+
+    def __init__(self):
+        self._rewrites = sys.stderr.isatty()
+        self._interval = 0.2 if self._rewrites else 10.0  # seconds between two lines
+        self._printed = time.monotonic()
+        self._is_open = False
+
+    def __call__(self, text: str) -> None:
+        now = time.monotonic()
+        if now - self._printed >= self._interval:
+            self._printed = now
+            self._is_open = self._rewrites
+            shown = f"\r\x1b[K{text}" if self._rewrites else f"{text}\n"
+            print(shown, end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Erases a rewritten line, so that other text can follow."""
+        if self._is_open:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._is_open = False

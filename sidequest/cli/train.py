@@ -2,30 +2,40 @@
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from tyro.conf import Positional, UseAppendAction
 
-from sidequest.cli.launches import Launch, again, fresh_folders, launches_to_resume
-from sidequest.cli.options import Flag, option, options_given, refuse_unused
-from sidequest.cli.settings import (
+from sidequest.cli.options import (
+    Flag,
+    option,
     read_config,
     read_count,
     read_size,
+    refuse,
     use_all_cores,
     use_compilation_cache,
 )
-from sidequest.errors import InvalidRequest, SidequestError
-from sidequest.runs.spec import Checkpointing, RunSpec, run_folder
+from sidequest.errors import InvalidRequest, RunExists, SidequestError
+from sidequest.records import RUN_FILE, read_run, refuse_existing
+from sidequest.runs.process import lock_folders
+from sidequest.runs.spec import Checkpointing, RunSpec, read_spec, run_folder
 from sidequest.switching.variants import parse
 
-Read = TypeVar("Read")
+_Read = TypeVar("_Read")
+_RUNS = Path("runs")
 
-RUNS = Path("runs")
-DEFAULT_FRAMES = {"small": "1M", "paper": "2B"}
+
+class Request(NamedTuple):
+    """Runs of one game, with the same settings and frames, that train together."""
+
+    runs: list[RunSpec]
+    memory: int | None
+    """Bytes for the frames in replay, on emulators."""
+    checkpoints: Checkpointing
 
 
 def train(
@@ -44,13 +54,13 @@ def train(
     fresh: Flag = False,
     checkpoint_every: Annotated[str | None, option("FRAMES")] = None,
     checkpoint_replay: Annotated[Literal["yes", "no"] | None, option(None, "yes")] = None,
-    out: Annotated[Path | None, option("FOLDER", RUNS)] = None,
+    out: Annotated[Path | None, option("FOLDER", _RUNS)] = None,
     quiet: Flag = False,
     tensorboard: Flag = False,
 ) -> None:
     """Trains one agent for each variant and seed.
 
-    On JAX-native games all of them run side by side, on Atari one after the other.
+    On JAX-native games they train side by side, on Atari one after the other.
 
     Args:
         variant: One variant or more, such as "XU-intra(10,informed,p*,X)".
@@ -62,21 +72,21 @@ def train(
         preset: Settings: small, the default on JAX-native games, or paper, on Atari.
         set: Changes one setting, as in --set replay.ratio=1.0; may be given again.
         emulators: Atari: how many side by side; the paper has 120.
-        replay_memory: Atari: for the frames in replay, such as 40GB; by default what the
-            device has left beside the agent, at most what --set replay.capacity needs.
-        resume: Folders of runs that were cut off; each goes on where its newest good
-            checkpoint was made. Everything else is known from there.
-        from_: Folder of a run that is to be run again, from its beginning, in --out.
-        fresh: Sets folders that hold a run aside, and starts from the beginning.
+        replay_memory: Atari: memory for the frames in replay, such as 40GB; by default what
+            the device has left beside the agent, at most what --set replay.capacity needs.
+        resume: Folders of interrupted runs; each resumes from its newest good checkpoint.
+            All other options are known from there.
+        from_: Folder of a run to repeat from its beginning, in --out.
+        fresh: Renames folders that hold a run, and starts from the beginning.
         checkpoint_every: Frames between two checkpoints, such as 2M; by default a tenth of
             the run, and 100M at most.
-        checkpoint_replay: Atari: whether checkpoints hold replay; without it, replay is
-            filled anew before learning goes on.
+        checkpoint_replay: Atari: whether checkpoints hold replay; without it, a resumed run
+            fills replay again before it learns.
         out: Folder that gets a folder for each run.
-        quiet: Lines instead of a moving panel.
+        quiet: Print lines instead of a moving panel.
         tensorboard: Write TensorBoard files too, from the same records.
     """
-    given: dict[str, Any] = dict(
+    new_runs: dict[str, Any] = dict(
         game=game,
         seeds=seeds,
         seed=seed,
@@ -86,47 +96,32 @@ def train(
         emulators=emulators,
         replay_memory=replay_memory,
     )
-    every = None
-    if checkpoint_every is not None:
-        every = read_count(checkpoint_every, "--checkpoint-every")
-    replay = None if checkpoint_replay is None else checkpoint_replay == "yes"
+    known = "knows the run from its folder"
     if resume:
-        refuse_more(variant, {**given, "from": from_}, "--resume")
-        launches = launches_to_resume(resume)
-        refuse_more((), {"out": out}, "--resume")
+        refuse(f"--resume {known}", *variant, **new_runs, from_=from_)
+        requests = requests_to_resume(resume)
+        refuse(f"--resume {known}", out=out)
     elif from_:
-        refuse_more(variant, given, "--from")
-        launches = [again(from_, out or RUNS)]
+        refuse(f"--from {known}", *variant, **new_runs)
+        requests = [request_to_repeat(from_, out or _RUNS)]
     else:
-        launches = [read_launch(variant, out or RUNS, **given)]
-    for run in (run for one in launches for run in one.runs if not is_atari(run.game)):
-        why = f"checkpoints of {run.game} always hold replay"
-        refuse_unused({"checkpoint_replay": checkpoint_replay}, why)
+        requests = [parse_request(variant, out or _RUNS, **new_runs)]
+    requests = [
+        _with_checkpoints(one, checkpoint_every, checkpoint_replay) for one in requests
+    ]
     if tensorboard and not find_spec("tensorboardX"):
         raise InvalidRequest(
             "--tensorboard needs an extra: pip install 'sidequest[tensorboard]'"
         )
-    launches = [one.checkpointing(every, replay) for one in launches]
-    for one in launches:
-        fresh_folders(one, fresh, may_go_on=bool(resume))
-    run_all(launches, quiet, tensorboard)
+    for run in [run for one in requests for run in one.runs]:
+        if (run.folder / RUN_FILE).exists():
+            _make_way(run.folder, fresh, bool(resume))
+    use_all_cores()
+    use_compilation_cache()
+    _train_all(requests, quiet, tensorboard)
 
 
-def refuse_more(variant: tuple[str, ...], given: dict[str, Any], why: str) -> None:
-    """With a folder to go by, nothing else can be said about a run."""
-    more = [*variant, *options_given(given)]
-    if more:
-        raise InvalidRequest(
-            f"{why} knows the run from its folder; leave out {' '.join(more)}"
-        )
-
-
-def is_atari(game: str) -> bool:
-    """Bare names are Atari's; games of other suites are compiled."""
-    return ":" not in game
-
-
-def read_launch(
+def parse_request(
     variant: tuple[str, ...],
     out: Path,
     *,
@@ -138,14 +133,22 @@ def read_launch(
     set: tuple[str, ...],
     emulators: int | None,
     replay_memory: str | None,
-) -> Launch:
-    """From what was typed to runs; everything is checked before anything is made, and all
-    faults are told at once."""
+) -> Request:
+    """Turns options into runs; checks everything first, and reports all faults at once."""
     from sidequest.environments import registry
 
     faults: list[str] = []
-    variants = [attempt(faults, parse, name) for name in variant]
-    variants = [one for one in variants if one is not None]
+
+    def attempt(
+        read: Callable[..., _Read], *arguments: Any, **options: Any
+    ) -> _Read | None:
+        try:
+            return read(*arguments, **options)
+        except SidequestError as error:
+            faults.append(str(error))
+            return None
+
+    variants = [one for name in variant if (one := attempt(parse, name)) is not None]
     if len(frozenset(variants)) < len(variants):
         faults.append(f"a variant is named twice: {', '.join(map(str, variants))}")
     if not variant:
@@ -153,64 +156,124 @@ def read_launch(
     if game is None:
         faults.append("name a game, as in --game minatar:breakout; `sidequest games` lists")
     else:
-        attempt(faults, registry.check, game)
+        attempt(registry.check, game)
     seeds, seed = 1 if seeds is None else seeds, seed or 0
     if not 1 <= seeds <= 10_000 or not 0 <= seed < 2**31:
         faults.append(
-            f"seeds is {seeds} and seed {seed}; 1 to 10000 seeds, from 0 or more on"
+            f"seeds is {seeds} and seed {seed}; 1 to 10000 seeds, starting at 0 or more"
         )
-    game = game or ""
-    if not is_atari(game):
-        only_there = {"emulators": emulators, "replay_memory": replay_memory}
-        attempt(faults, refuse_unused, only_there, f"{game} has no emulators")
-    preset = preset or ("paper" if is_atari(game) else "small")
-    settings = set
+    is_atari = registry.is_atari(game or "")
+    if not is_atari:
+        only_atari = dict(emulators=emulators, replay_memory=replay_memory)
+        attempt(refuse, f"{game} has no emulators", **only_atari)
+    preset = preset or ("paper" if is_atari else "small")
     if emulators is not None:
         if any(setting.startswith("acting.streams=") for setting in set):
             faults.append("--emulators is the setting acting.streams; give one of them")
-        settings = (*settings, f"acting.streams={emulators}")
-    small_frames = is_atari(game) and preset == "small"
-    name = "small-frames" if small_frames else preset
-    config = attempt(faults, read_config, name, settings)
-    count = attempt(faults, read_count, frames or DEFAULT_FRAMES[preset], "--frames")
+        set = (*set, f"acting.streams={emulators}")
+    config = attempt(
+        read_config, "small-frames" if is_atari and preset == "small" else preset, set
+    )
+    frames = frames or ("1M" if preset == "small" else "2B")
+    count = attempt(read_count, frames, "--frames")
     memory = None
     if replay_memory:
-        memory = attempt(faults, read_size, replay_memory, "--replay-memory")
-    if faults or config is None or count is None:
+        memory = attempt(read_size, replay_memory, "--replay-memory")
+    if faults or game is None or config is None or count is None:
         raise InvalidRequest("\n".join(faults))
     runs = [
         RunSpec(one, game, number, run_folder(out, one, game, number), config, count)
         for one in variants
         for number in range(seed, seed + seeds)
     ]
-    return Launch(runs, memory, Checkpointing())
+    return Request(runs, memory, Checkpointing())
 
 
-def attempt(faults: list[str], read: Callable[..., Read], *arguments: Any) -> Read | None:
-    """What can be read; if it cannot, why, and the rest is read all the same."""
-    try:
-        return read(*arguments)
-    except SidequestError as error:
-        faults.append(str(error))
-        return None
+def requests_to_resume(folders: Sequence[Path]) -> list[Request]:
+    """Returns interrupted runs; those of the same kind train together, as they began."""
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise InvalidRequest("a folder is named twice")
+    requests: dict[tuple, Request] = {}
+    for folder in folders:
+        if read_run(folder).get("finished"):
+            raise InvalidRequest(f"{folder} has finished; there is nothing to resume")
+        one = _read_request(folder)
+        (run,) = one.runs
+        kind = (run.game, run.config, run.frames, one.memory, one.checkpoints)
+        requests.setdefault(kind, one._replace(runs=[])).runs.append(run)
+    return list(requests.values())
 
 
-def run_all(launches: list[Launch], quiet: bool, tensorboard: bool) -> None:
+def request_to_repeat(folder: Path, out: Path) -> Request:
+    """Returns the same run from its beginning, in a folder below `out`."""
+    one = _read_request(folder)
+    (run,) = one.runs
+    place = run_folder(out, run.variant, run.game, run.seed)
+    if place.resolve() == folder.resolve():
+        raise InvalidRequest(
+            f"{folder} is the run itself; choose another folder with --out"
+        )
+    return one._replace(runs=[run._replace(folder=place)])
+
+
+def _read_request(folder: Path) -> Request:
+    """Returns one run as its run.json describes it."""
+    from sidequest.environments import registry
+
+    spec, said = read_spec(folder), read_run(folder)
+    registry.check(spec.game)
+    checkpoints = said.get("checkpoints", said.get("saving", {}))
+    return Request([spec], said.get("memory"), Checkpointing(**checkpoints))
+
+
+def _with_checkpoints(request: Request, every: str | None, replay: str | None) -> Request:
+    """Replaces what was known about checkpoints by what was typed."""
+    from sidequest.environments import registry
+
+    game = request.runs[0].game
+    if not registry.is_atari(game):
+        refuse(f"checkpoints of {game} always hold replay", checkpoint_replay=replay)
+    checkpoints = request.checkpoints
+    if every is not None:
+        checkpoints = checkpoints._replace(every=read_count(every, "--checkpoint-every"))
+    if replay is not None:
+        checkpoints = checkpoints._replace(replay=replay == "yes")
+    return request._replace(checkpoints=checkpoints)
+
+
+def _make_way(folder: Path, fresh: bool, resume: bool) -> None:
+    """Renames a folder that holds a run if asked to; refuses it if it is in the way."""
+    if fresh:
+        set_aside(folder)
+    elif not resume:
+        try:
+            refuse_existing(folder)
+        except RunExists as exists:
+            raise RunExists(f"{exists}; --fresh renames it") from None
+
+
+def set_aside(folder: Path) -> Path:
+    """Renames a run's folder to the next free name beside it."""
+    names = (folder.with_name(f"{folder.name}.old-{n}") for n in range(1, 10_000))
+    aside = next(name for name in names if not name.exists())
+    with lock_folders([folder]):
+        folder.rename(aside)
+    return aside
+
+
+def _train_all(requests: list[Request], quiet: bool, tensorboard: bool) -> None:
     """Trains, and prints the folders."""
-    use_all_cores()
-    use_compilation_cache()
-
     from sidequest.runs import trainer
     from sidequest.runs.display import Log, Panel
 
-    for one in launches:
-        moving = sys.stderr.isatty() and not quiet
-        with Panel() if moving else Log() as display:
-            trainer.run(one.runs, display, memory=one.memory, checkpoints=one.checkpoints)
-        for run in one.runs:
+    make_display = Panel if sys.stderr.isatty() and not quiet else Log
+    for runs, memory, checkpoints in requests:
+        with make_display() as display:
+            trainer.run(runs, display, memory=memory, checkpoints=checkpoints)
+        for run in runs:
             if tensorboard:
                 from sidequest.runs.tensorboard import export
 
                 export(run.folder)
-            with contextlib.suppress(BrokenPipeError):  # other launches may follow
+            with contextlib.suppress(BrokenPipeError):  # other requests may follow
                 print(run.folder, flush=True)

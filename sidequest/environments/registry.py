@@ -37,7 +37,7 @@ def make(name: str) -> CompiledEnvironment | HostedGame:
 
 def register(name: str, factory: Factory) -> None:
     """Adds a game of your own under a new name, `suite:game`."""
-    if ":" not in name:
+    if is_atari(name):
         raise ValueError(f"Name it suite:game, not {name!r}; bare names are Atari's.")
     if name in _factories():
         raise ValueError(f"There is a game called {name!r} already.")
@@ -58,6 +58,11 @@ def check(name: str) -> None:
         raise UnknownGame(f"There is no game called {name!r}.{hint}")
 
 
+def is_atari(name: str) -> bool:
+    """Returns whether a game is an Atari ROM; names of other suites have a colon."""
+    return ":" not in name
+
+
 def _factories() -> dict[str, Factory]:
     return {
         **{name: partial(atari.make, name) for name in atari.rom_names()},
@@ -73,7 +78,7 @@ def _probe(name: str) -> CompiledEnvironment:
 
 
 def _describe(name: str) -> Game:
-    suite = name.split(":")[0] if ":" in name else "atari"
+    suite = "atari" if is_atari(name) else name.split(":")[0]
     random_score, human_score = SCORES.get(name, (None, None))
     return Game(name, suite, random_score, human_score)
 

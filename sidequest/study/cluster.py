@@ -1,172 +1,252 @@
-"""Groups as tasks of a Ray cluster; files come back in pieces, no disk is shared.
+"""Groups as tasks of a Ray cluster; files come back as archives, no disk is shared.
 
-    here      start: what there is of the runs ──▶ task on a node
-              board ◀── progress ──┐               │ a worker (workers.py) runs the group
-              study's folder ◀─────┴── pieces ◀────┘ after each checkpoint, and at the end
+    here      start: files of the runs so far ──▶ task on a node
+              display ◀── progress ──┐            │ a worker (workers.py) runs the group
+              study's folder ◀───────┴─ archives ◀┘ after each checkpoint, and at the end
 
-If a node is lost, its group is started again with the newest checkpoint that came back.
+If a node is lost, its group starts again from the newest checkpoint that came back.
 """
 
 import contextlib
 import inspect
 import logging
+import os
+import shutil
 import socket
+import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from sidequest.errors import ConfigError, RunBusy
-from sidequest.runs.checkpoint import listed
+from sidequest.records import RUN_FILE, TABLES, read_run
+from sidequest.runs.checkpoint import FOLDER, listed
+from sidequest.runs.display import GroupDisplay
 from sidequest.runs.process import lock_folders
 from sidequest.runs.spec import Progress
-from sidequest.study.board import Board
-from sidequest.study.conduct import Ending
-from sidequest.study.planning import Group, Machine
-from sidequest.study.shipping import Arrivals, Piece, pack, unpack
-from sidequest.study.workers import Share, Worker
+from sidequest.study.scheduler import Group, Machine, Outcome
+from sidequest.study.workers import Share, Worker, show_message
 
-Message: TypeAlias = str | Progress | Piece | Ending
-KEPT = 1e-3  # of a core, for tasks whose work is on a GPU
-PATIENCE = 3.0  # seconds that the head node has to answer
+CHUNK_BYTES = 8 * 2**20
+_ARRIVING = ".arriving"
+_GPU_TASK_CORES = 1e-3  # cores for tasks whose work is on a GPU
+_CONNECT_SECONDS = 3.0
 
 
-class Need(NamedTuple):
-    """What one task takes of a node."""
+class Chunk(NamedTuple):
+    """A part of the archive of a run's folder."""
 
-    cpus: int
-    gpus: int
-
-    def fits(self, node: dict[str, float]) -> int:
-        """How many tasks a node can hold."""
-        if self.gpus:
-            return int(node.get("GPU", 0)) // self.gpus
-        return int(node.get("CPU", 0)) // self.cpus
+    run: str
+    """The run's folder inside the study's."""
+    data: bytes
+    """Empty: the archive is complete."""
 
 
-class Task(NamedTuple):
-    """A group that a node is at."""
+def pack(study: Path, run: Path) -> Iterator[Chunk]:
+    """Archives what a run needs to resume elsewhere; nothing if it has not begun.
 
-    group: Group
-    messages: Any
-    """Ray's generator of references to messages."""
-    arrivals: Arrivals
-    held: contextlib.ExitStack
-    """The locks of the runs' folders here, so that nobody else begins them."""
+    Tables may be ahead of the checkpoint: a run that resumes cuts them back. A table that
+    grows meanwhile is archived up to where it ended when its turn came.
+    """
+    folder = study / run
+    if not (folder / RUN_FILE).exists():
+        return
+    finished = bool(read_run(folder).get("finished"))
+    checkpoint = [] if finished else listed(folder)[:1]
+    tables = [path for path in sorted(folder.iterdir()) if _is_table(path)]
+    with tempfile.TemporaryFile(dir=study) as archive:
+        with tarfile.open(fileobj=archive, mode="w") as tar:
+            for path in [*tables, *checkpoint, folder / RUN_FILE]:
+                tar.add(path, path.relative_to(folder).as_posix())
+        archive.seek(0)
+        while data := archive.read(CHUNK_BYTES):
+            yield Chunk(run.as_posix(), data)
+    yield Chunk(run.as_posix(), b"")
 
 
-def labour(group: Group, share: Share, cargo: list[Any]) -> Iterator[Message]:
-    """On a node: runs a group in a process of its own, and sends back what it makes.
+def _is_table(path: Path) -> bool:
+    hidden = path.name.startswith(".") or path.suffix == ".part"
+    return path.is_file() and not hidden and path.name != RUN_FILE
+
+
+class Receiver:
+    """Puts archives that arrive in chunks in place below a study's folder."""
+
+    def __init__(self, study: Path):
+        self._study = study
+        self._incomplete: set[str] = set()
+
+    def add(self, chunk: Chunk) -> None:
+        folder = self._study / chunk.run
+        archive = folder / f"{_ARRIVING}.tar"
+        folder.mkdir(parents=True, exist_ok=True)
+        # An archive that an earlier task did not complete is overwritten.
+        with archive.open("ab" if chunk.run in self._incomplete else "wb") as file:
+            file.write(chunk.data)
+        self._incomplete.add(chunk.run)
+        if not chunk.data:
+            self._incomplete.remove(chunk.run)
+            _install(archive, folder)
+
+
+def _install(archive: Path, folder: Path) -> None:
+    """Moves files from an archive to their places: checkpoints as whole folders, then
+    tables, run.json last, so that the run can be resumed whenever this is interrupted."""
+    arriving = folder / _ARRIVING
+    shutil.rmtree(arriving, ignore_errors=True)
+    with tarfile.open(archive) as tar:
+        tar.extractall(arriving, filter="data")
+    for path in sorted(arriving.glob(f"{FOLDER}/*")):
+        place = folder / FOLDER / path.name
+        place.parent.mkdir(exist_ok=True)
+        if not place.exists():
+            os.rename(path, place)
+    names = [path.name for path in arriving.iterdir() if path.is_file()]
+    for name in sorted(names, key=lambda name: name == RUN_FILE):
+        os.replace(arriving / name, folder / name)
+    if read_run(folder).get("finished"):  # then tables are Parquet, and nothing resumes
+        for table in TABLES:
+            (folder / f"{table}.jsonl").unlink(missing_ok=True)
+        shutil.rmtree(folder / FOLDER, ignore_errors=True)
+    shutil.rmtree(arriving)
+    archive.unlink()
+
+
+def unpack(study: Path, chunks: Iterable[Chunk]) -> None:
+    """Puts whole archives in place below a study's folder."""
+    receiver = Receiver(study)
+    for chunk in chunks:
+        receiver.add(chunk)
+
+
+def _run_remotely(
+    group: Group, share: Share, payload: list[Any]
+) -> Iterator[str | Progress | Chunk | Outcome]:
+    """Is the remote task: runs a group in a process of its own and sends back its files.
 
     Args:
-        cargo: References to the pieces of runs that go on.
+        payload: References to the archives of runs that resume.
     """
     ray = import_module("ray")
     with tempfile.TemporaryDirectory() as place:
         study = Path(place)
-        unpack(study, (ray.get(piece) for piece in cargo))
+        unpack(study, (ray.get(chunk) for chunk in payload))
         worker = Worker(group, study, share)
-        seen: dict[Path, list[Path]] = {}
+        sent: dict[Path, list[Path]] = {}
         try:
-            while not isinstance(message := worker.read(), Ending):
+            while not isinstance(message := worker.read(), Outcome):
                 yield message
-                yield from news(study, group, seen)
+                yield from _new_checkpoints(study, group, sent)
         finally:
             worker.process.kill()
-            worker.end()
+            worker.close()
         for job in group.jobs:
-            yield from pack(study, job.folder)
+            yield from pack(study, job.spec.folder)
         yield message
 
 
-def news(study: Path, group: Group, seen: dict[Path, list[Path]]) -> Iterator[Piece]:
-    """Runs that have a checkpoint that was not sent yet."""
+def _new_checkpoints(
+    study: Path, group: Group, sent: dict[Path, list[Path]]
+) -> Iterator[Chunk]:
+    """Archives the runs that have a checkpoint that was not sent yet."""
     for job in group.jobs:
-        newest = listed(study / job.folder)[:1]
-        if newest and newest != seen.get(job.folder):
-            seen[job.folder] = newest
+        newest = listed(study / job.spec.folder)[:1]
+        if newest and newest != sent.get(job.spec.folder):
+            sent[job.spec.folder] = newest
             # An older checkpoint may be removed while it is read; the next will come.
             with contextlib.suppress(FileNotFoundError):
-                yield from pack(study, job.folder)
+                yield from pack(study, job.spec.folder)
+
+
+class _Task(NamedTuple):
+    """A group that runs on a node."""
+
+    group: Group
+    display: GroupDisplay
+    messages: Any
+    """Ray's generator of references to messages."""
+    receiver: Receiver
+    locks: contextlib.ExitStack
+    """The locks of the runs' folders here, so that no other process starts them."""
 
 
 class Cluster:
-    """A crew of nodes."""
+    """Runs groups on the nodes of a Ray cluster."""
 
-    def __init__(self, ray: Any, folder: Path, board: Board, need: Need):
-        self._ray, self._folder, self._board, self._need = ray, folder, board, need
-        options = {"num_cpus": KEPT if need.gpus else need.cpus, "num_gpus": need.gpus}
+    def __init__(self, ray: Any, folder: Path, machine: Machine):
+        self._ray, self._folder, self.machine = ray, folder, machine
+        is_gpu = machine.kind == "gpu"
+        cores = _GPU_TASK_CORES if is_gpu else machine.devices
         # Unwrapped, since a type checker's wrapper is no generator function to Ray.
-        self._labour = ray.remote(**options, max_retries=0)(inspect.unwrap(labour))
-        self._tasks: list[Task] = []
-        self._refused: list[Ending] = []
+        task = inspect.unwrap(_run_remotely)
+        remote = ray.remote(num_cpus=cores, num_gpus=int(is_gpu), max_retries=0)(task)
+        self._remote = remote.options(num_returns="streaming").remote
+        self._tasks: list[_Task] = []
+        self._refused: list[Outcome] = []
 
     @property
-    def room(self) -> int:
-        """As many tasks as the nodes that are alive can hold; nodes may come and go."""
-        return max(1, sum(self._need.fits(node) for node in nodes(self._ray)))
+    def slots(self) -> int:
+        """The number of tasks that the nodes alive can hold; nodes may come and go."""
+        return max(1, sum(tasks_on(node, self.machine) for node in _nodes(self._ray)))
 
-    def start(self, group: Group) -> None:
-        held = contextlib.ExitStack()
+    def start(self, group: Group, display: GroupDisplay) -> None:
+        locks = contextlib.ExitStack()
+        folders = [job.spec.folder for job in group.jobs]
         try:
-            held.enter_context(
-                lock_folders([self._folder / job.folder for job in group.jobs])
-            )
+            locks.enter_context(lock_folders([self._folder / folder for folder in folders]))
         except RunBusy as busy:
-            self._refused.append(Ending(group, "busy", str(busy)))
+            self._refused.append(Outcome(group, "busy", str(busy)))
             return
-        cargo = [
-            self._ray.put(piece)
-            for job in group.jobs
-            for piece in pack(self._folder, job.folder)
+        payload = [
+            self._ray.put(chunk)
+            for folder in folders
+            for chunk in pack(self._folder, folder)
         ]
-        messages = self._labour.options(num_returns="streaming").remote(
-            group, Share(devices=self._need.cpus), cargo
-        )
-        self._tasks.append(Task(group, messages, Arrivals(self._folder), held))
+        messages = self._remote(group, Share(devices=self.machine.devices), payload)
+        receiver = Receiver(self._folder)
+        self._tasks.append(_Task(group, display, messages, receiver, locks))
 
-    def wait(self) -> Ending:
+    def wait(self) -> Outcome:
         while not self._refused:
             ready, _ = self._ray.wait([task.messages for task in self._tasks])
             task = next(task for task in self._tasks if task.messages is ready[0])
-            ending = self._hear(task)
-            if ending is not None:
+            outcome = self._read(task)
+            if outcome is not None:
                 self._tasks.remove(task)
-                task.held.close()
-                lost = ending.kind == "interrupted"  # a node that is being shut down
-                return ending._replace(kind="lost") if lost else ending
+                task.locks.close()
+                lost = outcome.kind == "interrupted"  # a node that is being shut down
+                return outcome._replace(kind="lost") if lost else outcome
         return self._refused.pop()
 
-    def _hear(self, task: Task) -> Ending | None:
-        """The next message; an ending if it is one, or if no more will come."""
+    def _read(self, task: _Task) -> Outcome | None:
+        """Handles the next message; returns an outcome if the task has ended."""
         try:
             message = self._ray.get(next(task.messages))
         except self._ray.exceptions.RayTaskError as error:  # our code, not the node
-            return Ending(task.group, "failed", repr(error.cause), str(error))
+            return Outcome(task.group, "failed", repr(error.cause), str(error))
         except (self._ray.exceptions.RayError, StopIteration) as error:
             reason = f"the node was lost ({type(error).__name__})"
-            return Ending(task.group, "lost", reason)
-        if isinstance(message, Ending):
+            return Outcome(task.group, "lost", reason)
+        if isinstance(message, Outcome):
             return message
-        if isinstance(message, Piece):
-            task.arrivals.take(message)
-        elif isinstance(message, str):
-            self._board.say(task.group, message)
+        if isinstance(message, Chunk):
+            task.receiver.add(message)
         else:
-            self._board.show(task.group, message)
+            show_message(task.display, message)
         return None
 
     def stop(self) -> None:
-        """Ends the tasks; their newest checkpoints are here already."""
+        """Cancels the tasks; their newest checkpoints are here already."""
         for task in self._tasks:
             self._ray.cancel(task.messages)
-            task.held.close()
+            task.locks.close()
         self._tasks.clear()
 
 
 def check_address(address: str) -> None:
-    """Refuses an address that is none, or where nobody answers; needs no Ray.
+    """Refuses an invalid address, or one where nobody answers; needs no Ray.
 
     Ray itself would try for minutes.
 
@@ -179,7 +259,7 @@ def check_address(address: str) -> None:
     if not (host and colon and port.isascii() and port.isdigit() and int(port) < 2**16):
         raise ConfigError(f"--cluster is {address!r}; it is auto, or HOST:PORT")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(
@@ -188,8 +268,8 @@ def check_address(address: str) -> None:
         ) from error
 
 
-def join(address: str, folder: Path, board: Board) -> tuple[Cluster, Machine]:
-    """Connects to a cluster, and says what each of its tasks will have."""
+def connect(address: str, folder: Path) -> Cluster:
+    """Connects to a cluster, and chooses what each of its tasks will get."""
     try:
         ray = import_module("ray")
     except ImportError as error:
@@ -200,14 +280,20 @@ def join(address: str, folder: Path, board: Board) -> tuple[Cluster, Machine]:
         ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(f"cannot reach a Ray cluster at {address}: {error}") from error
-    gpus = any(node.get("GPU") for node in nodes(ray))
-    # A task gets a whole node of the smallest size, or a GPU.
-    cpus = min(int(node["CPU"]) for node in nodes(ray) if node.get("CPU", 0) >= 1)
-    need = Need(1, 1) if gpus else Need(cpus, 0)
-    machine = Machine("gpu", 1) if gpus else Machine("cpu", cpus)
-    return Cluster(ray, folder, board, need), machine
+    nodes = _nodes(ray)
+    if any(node.get("GPU") for node in nodes):
+        return Cluster(ray, folder, Machine("gpu", 1))
+    # A task gets a whole node of the smallest size.
+    cpus = min(int(node["CPU"]) for node in nodes if node.get("CPU", 0) >= 1)
+    return Cluster(ray, folder, Machine("cpu", cpus))
 
 
-def nodes(ray: Any) -> list[dict[str, float]]:
-    """Resources of the nodes that are alive."""
+def _nodes(ray: Any) -> list[dict[str, float]]:
+    """Returns the resources of the nodes that are alive."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def tasks_on(node: dict[str, float], machine: Machine) -> int:
+    """Returns how many tasks that need such a machine a node can hold."""
+    name = "GPU" if machine.kind == "gpu" else "CPU"
+    return int(node.get(name, 0)) // machine.devices

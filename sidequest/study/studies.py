@@ -1,101 +1,173 @@
-"""All studies by name, each with a twin of test size, `NAME/tiny`."""
+"""Studies as data: grids of variants, games and seeds, and the paper's studies by name.
+
+The paper's experiments, and which variants each of its figures shows:
+
+    figure  label                         what                              runs
+    1       fig:timescales-intuition      granularities, drawn              none
+    2       fig:intra-code                design space, drawn               none
+    3       fig:timescales                aggregate scores                  _GRANULARITIES
+    4       fig:explore-space             p_X against rmed_X                _SPACE
+    5       fig:spike_analysis            blind against informed            _MOMENTS
+    6       fig:start-mode                starting modes                    _STARTS
+    7       fig:xi-step-vs-prob           steps against probability         _PARAMETERS
+    8       fig:app-informed-triggers-xi  three informed triggers           _TRIGGERS
+    9       fig:intra-code-more           design space again, drawn         none
+    10      fig:learning-curves           figure 3 by game                  _GRANULARITIES
+    11      fig:app-explore-space         figure 4, all games and variants  _WIDE_SPACE
+    12      fig:spike-analysis-many       figure 5, two rates, all games    _MOMENTS
+    13      fig:adaptive-example-many     figure 7, all games               _PARAMETERS
+    14      fig:app-fig6                  figure 6's bandits                _STARTS
+    15      fig:app-off-policy            trace cutting on and off          _CUTTING
+    16      fig:app-xu-xs-xi              three explore modes               _EXPLORE_MODES
+
+The paper names variants in its text and captions (sections 3.1 to 3.3, appendices B and C);
+its legends are images. Where text and captions leave a choice open, a comment says what
+was chosen.
+"""
 
 import difflib
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from sidequest.errors import UnknownStudy
-from sidequest.study import paper
-from sidequest.study.grids import Grid, Settings, Study, tiny, unique
+from sidequest.config import PRESETS, Config, change
+from sidequest.environments import registry
+from sidequest.errors import ConfigError, UnknownStudy
+from sidequest.runs.spec import RunSpec, run_folder
+from sidequest.switching.variants import Variant, parse
 
-DEFAULT = "quick"
+Settings: TypeAlias = tuple[tuple[str, Any], ...]
+"""Changes to a preset, in order, such as `(("replay.ratio", 1.0),)`."""
 
-# One or two of everything that the paper's figures compare.
-MAIN_VARIANTS = unique(
-    (
-        *paper.GRANULARITIES,
-        *paper.SPACE,
-        *paper.MOMENTS_AT_ONE_RATE,
-        *paper.STARTS,
-        *paper.PARAMETERS,
-        *paper.TRIGGERS,
-        *paper.EXPLORE_MODES,
+
+class Grid(NamedTuple):
+    """Every variant on every game."""
+
+    variants: tuple[str, ...]
+    games: tuple[str, ...]
+    settings: Settings = ()
+    """Settings on top of the study's; they become a part of the runs' names."""
+
+
+class Study(NamedTuple):
+    """The runs that answer one question."""
+
+    name: str
+    title: str
+    grids: tuple[Grid, ...]
+    """Where grids overlap, there is one run."""
+    seeds: int
+    frames: int
+    preset: Literal["small", "paper"]
+    settings: Settings = ()
+    """Settings of all runs, on top of the preset."""
+
+    @property
+    def games(self) -> tuple[str, ...]:
+        return _unique(game for grid in self.grids for game in grid.games)
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        return _unique(name for grid in self.grids for name in grid.variants)
+
+
+class Job(NamedTuple):
+    """One run of a study."""
+
+    spec: RunSpec
+    """The run; its folder is relative to the study's."""
+    settings: Settings
+    """Settings that distinguish this run from others of the same variant."""
+
+    @property
+    def id(self) -> str:
+        """For example `XI-intra(10,informed,p*,X)+learning.watkins=False/frostbite/0`."""
+        extra = "".join(f"+{name}={value}" for name, value in self.settings)
+        return f"{self.spec.variant}{extra}/{self.spec.game}/{self.spec.seed}"
+
+    def spec_in(self, folder: Path) -> RunSpec:
+        """Returns the run with its place in this folder of the study."""
+        return self.spec._replace(folder=folder / self.spec.folder)
+
+
+def jobs_of(study: Study) -> tuple[Job, ...]:
+    """Returns all runs of a study, each once, grid by grid."""
+    parsed = {name: parse(name) for name in study.variants}
+    jobs: dict[str, Job] = {}
+    for grid in study.grids:
+        for game in grid.games:
+            config = _config_for(study, grid, game)
+            for name, seed in itertools.product(grid.variants, range(study.seeds)):
+                folder = _folder(parsed[name], game, seed, grid.settings)
+                spec = RunSpec(parsed[name], game, seed, folder, config, study.frames)
+                job = Job(spec, grid.settings)
+                jobs.setdefault(job.id, job)
+    return tuple(jobs.values())
+
+
+def _folder(variant: Variant, game: str, seed: int, settings: Settings) -> Path:
+    """Returns for example `XI-intra-…-X-watkins-False/frostbite/seed-0`."""
+    extra = "".join(
+        f"-{name.split('.')[1]}-{re.sub(r'[^A-Za-z0-9_]+', '_', str(value))}"
+        for name, value in settings
     )
-)
+    top, *rest = run_folder(Path(), variant, game, seed).parts
+    return Path(top + extra, *rest)
 
 
-def main_grids(*games: str) -> tuple[Grid, ...]:
-    return (
-        Grid(MAIN_VARIANTS, games),
-        Grid(paper.CUTTING, games, paper.NO_CUTTING),
+def _config_for(study: Study, grid: Grid, game: str) -> Config:
+    """Returns the settings of a grid's runs: those of the preset for this kind of game,
+    raw frames of emulators or small observations, then the study's, then the grid's."""
+    preset = study.preset
+    if preset == "paper" and not registry.is_atari(game):
+        raise ConfigError(f"the paper's settings are for Atari's frames, not for {game}")
+    if preset == "small" and registry.is_atari(game):
+        preset = "small-frames"
+    return change(PRESETS[preset], **dict(study.settings), **dict(grid.settings))
+
+
+def narrow(
+    study: Study,
+    games: Sequence[str] = (),
+    variants: Sequence[str] = (),
+    seeds: int | None = None,
+    frames: int | None = None,
+) -> Study:
+    """Returns a part of a study, or one with other numbers; empty and None change nothing.
+
+    A game that the study does not have gets all its variants, and a variant that it does
+    not have is run on all its games.
+    """
+    for game in games:
+        registry.check(game)
+    names = _unique(str(parse(name)) for name in variants)
+    new_games = [game for game in games if game not in study.games]
+    known = {str(parse(name)) for name in study.variants}
+
+    def chosen(grid: Grid) -> Grid:
+        kept = [game for game in games if game in grid.games or game in new_games]
+        wanted = [name for name in grid.variants if str(parse(name)) in names]
+        return grid._replace(
+            games=tuple(kept) if games else grid.games,
+            variants=tuple(wanted) if variants else grid.variants,
+        )
+
+    new_variants = tuple(name for name in names if name not in known)
+    grids = [*map(chosen, study.grids), Grid(new_variants, tuple(games) or study.games)]
+    return study._replace(
+        grids=tuple(grid for grid in grids if grid.games and grid.variants),
+        seeds=study.seeds if seeds is None else seeds,
+        frames=study.frames if frames is None else frames,
     )
-
-
-# Fewer filters, and a replay that fits so few frames: for minutes. The replay ratio is the
-# preset's; with less of it the agents learn next to nothing in so short a time.
-QUICK_SETTINGS: Settings = (
-    ("network.channels", (8,)),
-    ("replay.capacity", 20_000),
-    ("replay.warm_up", 2_000),
-    ("evaluation.interval", 8_000),
-    ("evaluation.traces", 60),
-)
-# A game with long episodes, where moments can be seen; few variants, since it is slower.
-QUICK_SECOND = unique(
-    (
-        *paper.GRANULARITIES,
-        *paper.MOMENTS_AT_ONE_RATE,
-        *(name for name in paper.STARTS if name.startswith("XU")),
-    )
-)
-
-_STUDIES = (
-    Study(
-        name="quick",
-        title="Every comparison of the paper on two small games, in minutes",
-        grids=(
-            *main_grids("classic:cartpole"),
-            Grid(QUICK_SECOND, ("minigrid:empty_6x6",)),
-        ),
-        seeds=2,
-        frames=30_000,
-        preset="small",
-        settings=QUICK_SETTINGS,
-    ),
-    Study(
-        name="small",
-        title="Every comparison of the paper on three small games, in an hour or so",
-        grids=main_grids("minatar:breakout", "minigrid:door_key_5x5", "classic:cartpole"),
-        seeds=3,
-        frames=100_000,
-        preset="small",
-    ),
-    Study(
-        name="gpu",
-        title="Every comparison of the paper on five JAX-native games, on one GPU",
-        grids=main_grids(
-            *("minatar:breakout", "minatar:space_invaders", "minatar:asterix"),
-            *("minatar:freeway", "minigrid:door_key_6x6"),
-        ),
-        seeds=5,
-        frames=2_000_000,
-        preset="small",
-    ),
-    paper.paper_study("paper", "The paper: seven Atari games", paper.EVERYTHING),
-    *(
-        paper.paper_study(f"paper/{figure}", title, grids)
-        for figure, (title, grids) in paper.FIGURES.items()
-    ),
-)
-
-STUDIES: dict[str, Study] = {
-    study.name: study for whole in _STUDIES for study in (whole, tiny(whole))
-}
 
 
 def find(name: str) -> Study:
-    """A study by name.
+    """Returns the study of this name.
 
     Raises:
-        UnknownStudy: With the nearest names.
+        UnknownStudy: If there is none; the message has the nearest names.
     """
     if name in STUDIES:
         return STUDIES[name]
@@ -104,3 +176,221 @@ def find(name: str) -> Study:
     raise UnknownStudy(
         f"There is no study called {name!r}.{hint} `sidequest study --list` has all."
     )
+
+
+def _unique(items: Iterable[Any]) -> tuple:
+    """Removes repetitions and keeps the order."""
+    return tuple(dict.fromkeys(items))
+
+
+def _with_modes(modes: str, *settings: str) -> tuple[str, ...]:
+    """`_with_modes("XU XI", "step-level-0.01")`: each setting in each explore mode."""
+    return tuple(f"{mode}-{setting}" for mode in modes.split() for setting in settings)
+
+
+_GAMES = (
+    *("frostbite", "gravitar", "hero", "montezuma_revenge"),
+    *("ms_pacman", "phoenix", "star_gunner"),
+)
+# Figure 4 shows "a subset of 4"; the text speaks of three of them. Gravitar, the other
+# game of figure 5, is the fourth here.
+_FOUR_GAMES = ("frostbite", "gravitar", "montezuma_revenge", "phoenix")
+_HEADLINE = "intra(10,informed,p*,X)"
+
+_GRANULARITIES = _with_modes(
+    "XU XI",
+    *("experiment-level-X", "experiment-level-G"),
+    *("step-level-0.01", "episode-level-*", _HEADLINE),
+)
+# Section 3.3 speaks of "an episodic baseline", "blind, doubly adaptive", its informed
+# equivalent, and "symmetric, informed". Starting modes are not named; G is the default.
+_SPACE = _with_modes(
+    "XU XI",
+    *("episode-level-*", _HEADLINE, "intra(*,blind,n*,G)"),
+    *("intra(*,informed,p*,G)", "intra(=,informed,p*,G)"),
+)
+# "All variants tried" are not listed; these are all that are named anywhere.
+_WIDE_SPACE = _unique(
+    (
+        *_SPACE,
+        *_with_modes(
+            "XU XI",
+            *("intra(100,informed,p*,X)", "intra(=,blind,n*,G)", "intra(=,blind,n*,X)"),
+            *("intra(10,blind,n*,G)", "intra(10,blind,p*,G)"),
+        ),
+    )
+)
+# n_X = 10 and p_X = 0.1 are the caption's, and so are both rates of figure 12.
+_MOMENTS_AT_ONE_RATE = ("XU-intra(10,blind,100,G)", "XU-intra(10,informed,0.01,G)")
+_MOMENTS = (
+    *_MOMENTS_AT_ONE_RATE,
+    *("XU-intra(10,blind,1000,G)", "XU-intra(10,informed,0.001,G)"),
+)
+# Symmetric and blind, by the caption of figure 14.
+_STARTS = _with_modes("XU XI", "intra(=,blind,n*,G)", "intra(=,blind,n*,X)")
+# XI by the figure's label. Explore periods of 10 steps and G are our choice.
+_PARAMETERS = _with_modes("XI", "intra(10,blind,n*,G)", "intra(10,blind,p*,G)")
+_TRIGGERS = _with_modes(
+    "XI",
+    *(_HEADLINE, "intra(10,informed:mismatch,p*,X)", "intra(10,informed:variance,p*,X)"),
+)
+# The variant is not named; it is the headline here. XI cuts unless it is told not to.
+_CUTTING = _with_modes("XI", _HEADLINE)
+_NO_CUTTING = (("learning.watkins", False),)
+# "The same 4 experimental settings" are not named. These differ in granularity and trigger,
+# which is what appendix B.1 says XS is less affected by.
+_EXPLORE_MODES = _with_modes(
+    "XU XS XI",
+    *("step-level-0.01", "episode-level-*", _HEADLINE, "intra(*,blind,n*,G)"),
+)
+
+_FIGURES = {
+    "fig3": ("Four granularities, all games together", (Grid(_GRANULARITIES, _GAMES),)),
+    "fig4": ("The space of exploration on four games", (Grid(_SPACE, _FOUR_GAMES),)),
+    "fig5": (
+        "Blind against informed moments",
+        (Grid(_MOMENTS_AT_ONE_RATE, ("frostbite", "gravitar")),),
+    ),
+    "fig6": ("Starting modes", (Grid(_STARTS, _GAMES),)),
+    "fig7": ("Counting steps against tossing a coin", (Grid(_PARAMETERS, ("frostbite",)),)),
+    "fig8": ("Three informed triggers", (Grid(_TRIGGERS, _GAMES),)),
+    "fig10": ("Four granularities, game by game", (Grid(_GRANULARITIES, _GAMES),)),
+    "fig11": ("The space of exploration, all of it", (Grid(_WIDE_SPACE, _GAMES),)),
+    "fig12": ("Blind against informed moments, all games", (Grid(_MOMENTS, _GAMES),)),
+    "fig13": (
+        "Counting steps against tossing a coin, all games",
+        (Grid(_PARAMETERS, _GAMES),),
+    ),
+    "fig14": ("Starting modes and what the bandits prefer", (Grid(_STARTS, _GAMES),)),
+    "fig15": (
+        "Trace cutting on and off",
+        (Grid(_CUTTING, _GAMES), Grid(_CUTTING, _GAMES, _NO_CUTTING)),
+    ),
+    "fig16": ("Three explore modes on four settings", (Grid(_EXPLORE_MODES, _GAMES),)),
+}
+"""Figures that need runs: title and grids."""
+
+_EVERYTHING = _unique(grid for _, grids in _FIGURES.values() for grid in grids)
+
+# One or two of everything that the paper's figures compare.
+_MAIN_VARIANTS = _unique(
+    (
+        *_GRANULARITIES,
+        *_SPACE,
+        *_MOMENTS_AT_ONE_RATE,
+        *_STARTS,
+        *_PARAMETERS,
+        *_TRIGGERS,
+        *_EXPLORE_MODES,
+    )
+)
+
+
+def _main_grids(*games: str) -> tuple[Grid, ...]:
+    return Grid(_MAIN_VARIANTS, games), Grid(_CUTTING, games, _NO_CUTTING)
+
+
+def _paper_study(name: str, title: str, grids: tuple[Grid, ...]) -> Study:
+    """Returns a study with the paper's budget (appendix A.3)."""
+    return Study(name, title, grids, seeds=3, frames=2_000_000_000, preset="paper")
+
+
+# Fewer filters, and a replay that fits so few frames: for runs of minutes. The replay ratio
+# is the preset's; with a lower one the agents learn almost nothing in so short a time.
+_QUICK_SETTINGS: Settings = (
+    ("network.channels", (8,)),
+    ("replay.capacity", 20_000),
+    ("replay.warm_up", 2_000),
+    ("evaluation.interval", 8_000),
+    ("evaluation.traces", 60),
+)
+# A game with long episodes, where moments can be seen; few variants, since it is slower.
+_QUICK_SECOND = _unique(
+    (
+        *_GRANULARITIES,
+        *_MOMENTS_AT_ONE_RATE,
+        *(name for name in _STARTS if name.startswith("XU")),
+    )
+)
+
+_WHOLE_STUDIES = (
+    Study(
+        name="quick",
+        title="Every comparison of the paper on two small games, in minutes",
+        grids=(
+            *_main_grids("classic:cartpole"),
+            Grid(_QUICK_SECOND, ("minigrid:empty_6x6",)),
+        ),
+        seeds=2,
+        frames=30_000,
+        preset="small",
+        settings=_QUICK_SETTINGS,
+    ),
+    Study(
+        name="small",
+        title="Every comparison of the paper on three small games, in an hour or so",
+        grids=_main_grids("minatar:breakout", "minigrid:door_key_5x5", "classic:cartpole"),
+        seeds=3,
+        frames=100_000,
+        preset="small",
+    ),
+    Study(
+        name="gpu",
+        title="Every comparison of the paper on five JAX-native games, on one GPU",
+        grids=_main_grids(
+            *("minatar:breakout", "minatar:space_invaders", "minatar:asterix"),
+            *("minatar:freeway", "minigrid:door_key_6x6"),
+        ),
+        seeds=5,
+        frames=2_000_000,
+        preset="small",
+    ),
+    _paper_study("paper", "The paper: seven Atari games", _EVERYTHING),
+    *(
+        _paper_study(f"paper/{figure}", title, grids)
+        for figure, (title, grids) in _FIGURES.items()
+    ),
+)
+
+# Games with episodes of a few steps, for studies of test size that take a minute.
+_TINY_GAMES = ("probe:memory_10", "probe:two_step")
+_TINY_SETTINGS: Settings = (
+    ("network.pre_units", 8),
+    ("network.core_units", 8),
+    ("network.post_units", 0),
+    ("network.head_units", 8),
+    ("acting.streams", 8),
+    ("replay.capacity", 4_000),
+    ("replay.warm_up", 500),
+    ("learning.batch_size", 8),
+    ("novelty.units", 8),
+    ("evaluation.interval", 1_000),
+    ("evaluation.episodes", 2),
+    ("evaluation.traces", 20),
+)
+
+
+def _tiny(study: Study) -> Study:
+    """Returns a study of test size with the same variants, on tasks of a few steps."""
+    tiny_games = dict(zip(study.games, _TINY_GAMES, strict=False))
+    grids = [
+        grid._replace(
+            games=_unique(tiny_games.get(game, _TINY_GAMES[0]) for game in grid.games)
+        )
+        for grid in study.grids
+    ]
+    return Study(
+        name=f"{study.name}/tiny",
+        title=f"{study.title} (test size)",
+        grids=tuple(grids),
+        seeds=1,
+        frames=4_096,
+        preset="small",
+        settings=_TINY_SETTINGS,
+    )
+
+
+STUDIES: dict[str, Study] = {
+    study.name: study for whole in _WHOLE_STUDIES for study in (whole, _tiny(whole))
+}
+"""All studies by name, each followed by its version of test size, `NAME/tiny`."""

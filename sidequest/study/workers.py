@@ -1,14 +1,14 @@
 """Groups in processes of their own on this machine, each with its share of the cores.
 
-A worker runs one group and ends. It tells its parent how it is going through a pipe; when
-the pipe is broken, the parent is gone and the worker ends, too.
+A worker runs one group and exits. It reports to its parent through a pipe; when the pipe is
+broken, the parent is gone and the worker exits, too.
 
-    parent   start ──▶ worker    launch, show, show, … ──▶ pipe ──▶ board
-             SIGTERM ─▶          saves, ends
+    parent   start ───▶ worker    say, show, show, … ──▶ pipe ──▶ display
+             SIGTERM ─▶           saves, exits
 """
 
 import contextlib
-import multiprocessing as processes
+import multiprocessing
 import os
 import signal
 import threading
@@ -19,30 +19,41 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from sidequest.errors import ConfigError, Interrupted
+from sidequest.runs.display import GroupDisplay
 from sidequest.runs.spec import Progress
-from sidequest.study.board import Board
-from sidequest.study.conduct import Ending, attempt, launch_group
-from sidequest.study.planning import Group, Machine, cores_here, machine_here
+from sidequest.study.scheduler import (
+    Group,
+    Machine,
+    Outcome,
+    local_machine,
+    run_group,
+    train_group,
+)
 
 # Never fork once JAX has threads.
-SPAWN = processes.get_context("spawn")
-GPUS = "CUDA_VISIBLE_DEVICES"
-Pipe: TypeAlias = Any  # an end of one; its class differs between systems
+_SPAWN = multiprocessing.get_context("spawn")
+_GPUS = "CUDA_VISIBLE_DEVICES"
+_Pipe: TypeAlias = Any  # one end; its class differs between systems
 
 
 class Share(NamedTuple):
     """What one worker gets of the machine."""
 
     cores: tuple[int, ...] = ()
-    """Numbers of cores; none: all."""
+    """Numbers of cores; empty: all."""
     devices: int = 1
-    """CPU devices that JAX makes of them."""
+    """Number of CPU devices that JAX makes of them."""
     environment: tuple[tuple[str, str], ...] = ()
+    """Environment variables that choose a GPU, if there is one."""
     cache: str | None = None
     """Folder of JAX's compiled programs."""
 
-    def take(self) -> None:
-        """Makes this process keep to the share; before JAX starts."""
+    @property
+    def machine(self) -> Machine:
+        return Machine("gpu" if self.environment else "cpu", self.devices)
+
+    def apply(self) -> None:
+        """Restricts this process to the share; call it before JAX starts."""
         import jax
 
         os.environ.update(self.environment)
@@ -52,10 +63,10 @@ class Share(NamedTuple):
         jax.config.update("jax_compilation_cache_dir", self.cache)
 
 
-class Wire:
-    """The `Display` of a worker: everything goes to the parent."""
+class _PipeDisplay:
+    """The display of a worker's runs: sends everything to the parent."""
 
-    def __init__(self, pipe: Pipe):
+    def __init__(self, pipe: _Pipe):
         self._pipe = pipe
         self._lock = threading.Lock()  # what listens to signals has a thread of its own
 
@@ -76,112 +87,111 @@ class Wire:
             raise Interrupted("the process that started this worker is gone") from error
 
 
-def work(pipe: Pipe, group: Group, folder: Path, share: Share) -> None:
-    """The whole life of a worker."""
+def _work(pipe: _Pipe, group: Group, folder: Path, share: Share) -> None:
+    """Is the main function of a worker."""
     # A Ctrl-C at the terminal is for the parent, which passes it on, once.
     os.setpgrp()
-    share.take()
-    wire = Wire(pipe)
-    ending = attempt(group, folder, wire, launch_group)
+    share.apply()
+    display = _PipeDisplay(pipe)
+    outcome = run_group(group, folder, display, train_group)
     with contextlib.suppress(Interrupted):
-        wire.send(ending)
+        display.send(outcome)
 
 
 class Worker:
-    """A process that is at a group, seen from its parent."""
+    """A process that runs a group, seen from its parent."""
 
     def __init__(self, group: Group, folder: Path, share: Share):
         self.group, self.share = group, share
-        ends: tuple[Pipe, Pipe] = SPAWN.Pipe()
+        ends: tuple[_Pipe, _Pipe] = _SPAWN.Pipe()
         self.pipe, other = ends
-        self.process: BaseProcess = SPAWN.Process(
-            target=work, args=(other, group, folder, share)
+        self.process: BaseProcess = _SPAWN.Process(
+            target=_work, args=(other, group, folder, share)
         )
         self.process.start()
         other.close()  # or its end would never be seen
 
-    def read(self) -> str | Progress | Ending:
-        """What it says next; how it ended if it says nothing more."""
+    def read(self) -> str | Progress | Outcome:
+        """Waits for the next message; a worker that died gives an outcome."""
         try:
             return self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
-            return Ending(self.group, "lost", died(self.process.exitcode))
+            return Outcome(self.group, "lost", _cause_of_death(self.process.exitcode))
 
-    def end(self) -> None:
+    def close(self) -> None:
         self.pipe.close()
         self.process.join()
 
 
-def died(code: int | None) -> str:
+def _cause_of_death(code: int | None) -> str:
     if code is not None and code < 0:
         return f"the worker was killed by {signal.Signals(-code).name}"
     return f"the worker ended with exit code {code}"
 
 
+def show_message(display: GroupDisplay, message: str | Progress) -> None:
+    """Shows what a worker reported."""
+    if isinstance(message, str):
+        display.say(message)
+    else:
+        display.show(message)
+
+
 class Workers:
-    """A crew of processes."""
+    """Runs groups in processes."""
 
-    def __init__(self, folder: Path, board: Board, count: int):
-        self.room = count
-        self._folder, self._board = folder, board
-        self._free = shares(count)
-        self._at_work: list[Worker] = []
-        self.machine = Machine(kind_of(self._free[0]), self._free[0].devices)
+    def __init__(self, folder: Path, count: int):
+        self.slots = count
+        self._folder = folder
+        self._free = split_machine(count)
+        self._running: list[tuple[Worker, GroupDisplay]] = []
+        self.machine = self._free[0].machine
 
-    def start(self, group: Group) -> None:
-        self._at_work.append(Worker(group, self._folder, self._free.pop(0)))
+    def start(self, group: Group, display: GroupDisplay) -> None:
+        worker = Worker(group, self._folder, self._free.pop(0))
+        self._running.append((worker, display))
 
-    def wait(self) -> Ending:
+    def wait(self) -> Outcome:
         while True:
-            for worker in self._speaking():
-                ending = self._hear(worker)
-                if ending is not None and ending.kind == "interrupted":
-                    return ending._replace(kind="lost")  # not by us: that is in `stop`
-                if ending is not None:
-                    return ending
+            for outcome in self._read_all():
+                # Not interrupted by us, which happens in `stop`.
+                lost = outcome.kind == "interrupted"
+                return outcome._replace(kind="lost") if lost else outcome
 
-    def _speaking(self) -> list[Worker]:
-        """Waits until some have something to say."""
-        ready = wait([worker.pipe for worker in self._at_work])
-        return [worker for worker in self._at_work if worker.pipe in ready]
-
-    def _hear(self, worker: Worker) -> Ending | None:
-        message = worker.read()
-        if isinstance(message, str):
-            self._board.say(worker.group, message)
-        elif isinstance(message, Progress):
-            self._board.show(worker.group, message)
-        else:
-            self._at_work.remove(worker)
-            worker.end()
-            self._free.append(worker.share)
-            return message
-        return None
+    def _read_all(self) -> list[Outcome]:
+        """Waits until a worker reports; shows its message, or returns its outcome."""
+        ready = wait([worker.pipe for worker, _ in self._running])
+        for worker, display in self._running:
+            if worker.pipe not in ready:
+                continue
+            message = worker.read()
+            if isinstance(message, Outcome):
+                self._running.remove((worker, display))
+                worker.close()
+                self._free.append(worker.share)
+                return [message]
+            show_message(display, message)
+        return []
 
     def stop(self) -> None:
-        """Asks once, waits until all have saved."""
+        """Interrupts all workers and waits until they have saved."""
         try:
-            for worker in self._at_work:
+            for worker, _ in self._running:
                 worker.process.terminate()
-            while self._at_work:
-                for worker in self._speaking():
-                    self._hear(worker)
-        except KeyboardInterrupt:  # asked twice
-            for worker in self._at_work:
+            while self._running:
+                self._read_all()
+        except KeyboardInterrupt:  # the user does not want to wait
+            for worker, _ in self._running:
                 worker.process.kill()
 
 
-def kind_of(share: Share) -> str:
-    return "gpu" if share.environment else "cpu"
-
-
-def shares(count: int) -> list[Share]:
-    """Cuts the machine into so many shares: cores evenly, and a GPU each if there are."""
+def split_machine(count: int) -> list[Share]:
+    """Splits the machine into shares: cores evenly, and one GPU each if there are any."""
     import jax
 
-    cores = cores_here()
-    machine = in_a_child(machine_here)
+    cores = available_core_numbers()
+    machine = _in_a_child(local_machine)
     is_cpu = machine.kind == "cpu"
     most = len(cores) if is_cpu else machine.devices
     if count > most:
@@ -189,21 +199,28 @@ def shares(count: int) -> list[Share]:
             f"--workers is {count}; this machine has {most} {'cores' if is_cpu else 'GPUs'}"
         )
     cache: str | None = getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009
-    cut = []
+    shares = []
     for number in range(count):
         own = cores[number * len(cores) // count : (number + 1) * len(cores) // count]
-        environment = () if is_cpu else ((GPUS, gpu_name(number)),)
-        cut.append(Share(tuple(own), len(own) if is_cpu else 1, environment, cache))
-    return cut
+        environment = () if is_cpu else ((_GPUS, _gpu_name(number)),)
+        shares.append(Share(tuple(own), len(own) if is_cpu else 1, environment, cache))
+    return shares
 
 
-def gpu_name(number: int) -> str:
-    """Of the GPUs that this process may see, one."""
-    seen = os.environ.get(GPUS)
-    return seen.split(",")[number] if seen else str(number)
+def available_core_numbers() -> list[int]:
+    """Returns the numbers of the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
-def in_a_child(function: Callable[[], Any]) -> Any:
-    """Calls a function where it cannot leave anything behind, such as a GPU in use."""
-    with SPAWN.Pool(1) as pool:
+def _gpu_name(number: int) -> str:
+    """Returns the name of one of the GPUs that this process may see."""
+    visible = os.environ.get(_GPUS)
+    return visible.split(",")[number] if visible else str(number)
+
+
+def _in_a_child(function: Callable[[], Any]) -> Any:
+    """Calls a function in a process that ends, so that no GPU stays in use."""
+    with _SPAWN.Pool(1) as pool:
         return pool.apply(function)

@@ -3,6 +3,7 @@
 import pytest
 
 from sidequest.bench.atari import EPSILON_GREEDY, INFORMED, measure, side_by_side
+from sidequest.cli.bench import print_figures
 from sidequest.config import SMALL_FRAMES, change
 
 CONFIG = change(
@@ -43,3 +44,17 @@ def test_variants_are_compared_by_their_means():
         "learning_each": [97.0, 99.0],
         "of_epsilon_greedy": pytest.approx(0.98),
     }
+
+
+def test_figures_are_read_at_a_glance(capsys):
+    rates = {"alone": 85_712.72, "each": [84_830.97, 0.5]}
+    print_figures({**rates, "streams": 1536, "variants": {"XU": {"share": 0.98141}}})
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        ["alone", "85,713"],
+        ["each", "84,831, 0.5"],
+        ["streams", "1536"],
+        ["variants"],
+        ["XU"],
+        ["share", "0.9814"],
+    ]

@@ -1,39 +1,63 @@
-"""A board that remembers, and jobs that need no agent."""
+"""A display that remembers, and jobs that need no agent."""
 
-from sidequest.study.grids import Grid, Study, jobs_of
-from sidequest.study.planning import Group
+import dataclasses
+
+from sidequest.records import Recorder
+from sidequest.runs.display import GroupDisplay, Log, StudyDisplay
+from sidequest.study.scheduler import Group
+from sidequest.study.studies import Grid, Study, jobs_of
 
 
-class Memory:
-    """A board that keeps what it is told."""
+class Memory(StudyDisplay):
+    """A display that keeps what it is told."""
 
     def __init__(self):
-        self.told: list[tuple] = []
+        super().__init__(Log(), runs=0, finished=0, frames=0, finished_frames=0)
+        self.say = self.hear
+        self.said: list[str] = []
+        self.ends: list[tuple[str, str]] = []
 
-    def note(self, text):
-        self.told.append(("note", text))
+    def hear(self, text):
+        self.said.append(text)
 
-    def begin(self, group):
-        self.told.append(("begin", len(group.jobs)))
+    def shown(self):
+        """Is called when a group shows progress."""
 
-    def say(self, group, text):
-        self.told.append(("say", text))
-
-    def show(self, group, progress):
-        self.told.append(("show", progress.frames))
-
-    def end(self, group, kind, reason):
-        self.told.append(("end", kind, reason))
-
-    @property
-    def ends(self) -> list[tuple]:
-        return [one[1:] for one in self.told if one[0] == "end"]
+    def begin(self, label, game, runs, frames):
+        return GroupMemory(self, label, game, runs, frames)
 
 
-def jobs(count: int, variant: str = "XU-step-level-0.01", frames: int = 1_000):
-    grid = Grid((variant,), ("probe:constant",))
-    return jobs_of(Study("fake", "A fake", (grid,), count, frames, "small"))
+class GroupMemory(GroupDisplay):
+    def __init__(self, study, *rest):
+        super().__init__(study, *rest)
+        self.memory = study
+
+    def say(self, text):
+        self.memory.say(text)
+
+    def show(self, progress):
+        self.memory.shown()
+
+    def end(self, kind, reason):
+        self.memory.ends.append((kind, reason))
 
 
-def group(count: int) -> Group:
-    return Group(jobs(count))
+def study(seeds: int, *variants: str, games=("probe:constant",), settings=()) -> Study:
+    grid = Grid(variants or ("XU-step-level-0.01",), tuple(games), settings)
+    return Study("fake", "A fake", (grid,), seeds, 1_000, "small")
+
+
+def group(runs: int) -> Group:
+    return Group(jobs_of(study(runs)))
+
+
+def finish_runs(group, folder, display):
+    """Leaves finished records without training; seed 1 fails."""
+    if any(job.spec.seed == 1 for job in group.jobs):
+        raise RuntimeError("no such cartridge")
+    for job in group.jobs:
+        spec = job.spec_in(folder)
+        run = {"variant": str(spec.variant), "game": spec.game, "seed": spec.seed}
+        config = dataclasses.asdict(spec.config)
+        recorder = Recorder(spec.folder, {**run, "frames": spec.frames, "config": config})
+        recorder.finish()

@@ -7,25 +7,22 @@ import pytest
 
 from sidequest.errors import ConfigError
 from sidequest.records import read_run
-from sidequest.study.cluster import Need, check_address, join
-from sidequest.study.conduct import conduct
-from sidequest.study.folder import missing
-from sidequest.study.grids import jobs_of
-from sidequest.study.planning import plan
-from sidequest.study.studies import find
+from sidequest.study.cluster import check_address, connect, tasks_on
+from sidequest.study.scheduler import Machine, missing, plan_groups, run_groups
+from sidequest.study.studies import find, jobs_of
 from tests.study.fakes import Memory
 
 
 def test_how_many_tasks_a_node_holds():
-    assert Need(4, 0).fits({"CPU": 9.0}) == 2
-    assert Need(4, 0).fits({"memory": 1e9}) == 0
-    assert Need(1, 1).fits({"CPU": 64.0, "GPU": 3.0}) == 3
+    assert tasks_on({"CPU": 9.0}, Machine("cpu", 4)) == 2
+    assert tasks_on({"memory": 1e9}, Machine("cpu", 4)) == 0
+    assert tasks_on({"CPU": 64.0, "GPU": 3.0}, Machine("gpu", 1)) == 3
 
 
 def test_without_ray_there_is_a_hint(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError, match=r"pip install 'sidequest\[cluster\]'"):
-        join("auto", tmp_path, Memory())
+        connect("auto", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +54,7 @@ class Removing(Memory):
         self.folder, self.cluster, self.node = folder, cluster, node
         self.came_back = set()
 
-    def show(self, group, progress):
-        super().show(group, progress)
+    def shown(self):
         found = self.folder.glob("*/*/*/checkpoints/*/manifest.json")
         came_back = {path.parents[2] for path in found}
         if self.node is not None and len(came_back) == 4:
@@ -69,7 +65,7 @@ class Removing(Memory):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
-def test_a_lost_node_s_runs_go_on_elsewhere(tmp_path):
+def test_the_runs_of_a_lost_node_resume_elsewhere(tmp_path):
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
@@ -78,17 +74,18 @@ def test_a_lost_node_s_runs_go_on_elsewhere(tmp_path):
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     try:
         nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
-        board = Removing(tmp_path, cluster, nodes[0])
-        crew, machine = join(cluster.address, tmp_path, board)
-        assert crew.room == 2 and machine == ("cpu", 1)
+        display = Removing(tmp_path, cluster, nodes[0])
+        executor = connect(cluster.address, tmp_path)
+        assert executor.slots == 2 and executor.machine == ("cpu", 1)
         jobs = jobs_of(study)
-        tally = conduct(plan(jobs, machine), crew, board)
+        groups = plan_groups(jobs, executor.machine)
+        summary = run_groups(groups, executor, display)
     finally:
         ray.shutdown()
         cluster.shutdown()
-    assert tally == ({}, [], [])
+    assert summary == ({}, [], [])
     assert not missing(tmp_path, jobs)
-    assert board.came_back
-    assert [kind for kind, _ in board.ends].count("lost") >= 1
-    assert any(read_run(tmp_path / job.folder).get("resumed") for job in jobs)
-    assert not list(tmp_path.rglob(".arriving"))
+    assert display.came_back
+    assert [kind for kind, _ in display.ends].count("lost") >= 1
+    assert any(read_run(tmp_path / job.spec.folder).get("resumed") for job in jobs)
+    assert not list(tmp_path.rglob(".arriving*"))

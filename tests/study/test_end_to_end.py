@@ -1,6 +1,5 @@
 """Real studies of test size: interrupted, killed, shared; the records are the same."""
 
-import json
 import os
 import shutil
 import signal
@@ -8,50 +7,37 @@ import subprocess
 import sys
 import time
 
-import polars
 import polars.testing
 import pytest
 
 from sidequest.errors import Interrupted, OtherRun
-from sidequest.records import TABLES, read_run, read_study, read_table, write_failures
+from sidequest.records import TABLES, read_run, read_study, read_table
 from sidequest.runs.process import SAVING, lock_folders
-from sidequest.study.conduct import conduct, launch_group
-from sidequest.study.crews import Alone
-from sidequest.study.folder import enrol, missing
-from sidequest.study.grids import jobs_of, narrow
-from sidequest.study.planning import Machine, plan
-from sidequest.study.studies import find
-from tests.study.fakes import Memory
+from sidequest.study import scheduler
+from sidequest.study.scheduler import missing, train_group
+from sidequest.study.studies import find, jobs_of, narrow
 
 STUDY = narrow(find("paper/fig5/tiny"), games=["probe:memory_10"])  # two runs, one program
-MACHINE = Machine("cpu", 1)
+JOBS = jobs_of(STUDY)
+DONE = ({}, [], [])
 
 
-def run(folder, board=None, study=STUDY):
-    """What the command does, without its words."""
-    jobs = jobs_of(study)
-    left = missing(folder, jobs)
-    enrol(folder, study, jobs)
-    board = board or Memory()
-    return conduct(plan(left, MACHINE), Alone(folder, board, launch_group), board), left
-
-
-class Interrupting(Memory):
-    """Sends this process a signal after the first chunk, and lets its listener hear it."""
-
-    def show(self, group, progress):
-        super().show(group, progress)
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.5)
+def run(folder, **options):
+    return scheduler.run(STUDY, folder, quiet=True, **options)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The study as nothing disturbed it."""
     folder = tmp_path_factory.mktemp("whole")
-    tally, _ = run(folder)
-    assert tally == ({}, [], [])
+    assert run(folder) == DONE
     return folder
+
+
+def assert_same_tables(folder, whole, job):
+    for table in TABLES:
+        mine, other = (read_table(one / job.spec.folder, table) for one in (folder, whole))
+        polars.testing.assert_frame_equal(mine, other)
 
 
 def test_the_plan_says_what_was_run(whole):
@@ -68,33 +54,37 @@ def test_the_plan_says_what_was_run(whole):
         assert "resumed" not in said
 
 
-def test_interrupted_and_started_again_gives_the_same_tables(whole, tmp_path):
-    board = Interrupting()
+class Interrupting:
+    """Sends this process a signal after the first chunk, and lets its listener hear it."""
+
+    def __init__(self, display):
+        self.say, self.count = display.say, display.count
+
+    def show(self, progress):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.5)
+
+
+def test_interrupted_and_started_again_gives_the_same_tables(whole, tmp_path, capsys):
+    def interrupt(group, folder, display):
+        train_group(group, folder, Interrupting(display))
+
     with pytest.raises(Interrupted):
-        run(tmp_path, board)
-    assert ("say", f"SIGTERM: {SAVING}") in board.told  # not past the board, over its bars
-    jobs = jobs_of(STUDY)
-    assert len(missing(tmp_path, jobs)) == 2
-    tally, left = run(tmp_path)
-    assert len(left) == 2 and tally == ({}, [], [])
-    for job in jobs:
-        assert read_run(tmp_path / job.folder)["resumed"]
-        for table in TABLES:
-            mine = read_table(tmp_path / job.folder, table)
-            polars.testing.assert_frame_equal(mine, read_table(whole / job.folder, table))
+        run(tmp_path, launch=interrupt)
+    assert f"   SIGTERM: {SAVING}\n" in capsys.readouterr().err  # through the display
+    assert missing(tmp_path, JOBS) == list(JOBS)
+    assert run(tmp_path) == DONE
+    for job in JOBS:
+        assert read_run(tmp_path / job.spec.folder)["resumed"]
+        assert_same_tables(tmp_path, whole, job)
 
 
-def test_what_is_done_is_not_touched(whole):
+def test_what_is_done_is_not_touched_and_a_narrower_start_forgets_nothing(whole):
     before = {path: path.stat().st_mtime_ns for path in whole.rglob("*.parquet")}
-    tally, left = run(whole)
-    assert not left and tally == ({}, [], [])
-    assert before == {path: path.stat().st_mtime_ns for path in whole.rglob("*.parquet")}
-
-
-def test_a_narrower_start_forgets_nothing(whole):
     started = read_study(whole)["started"]
     part = narrow(STUDY, variants=["XU-intra(10,blind,100,G)"])
-    run(whole, study=part)
+    assert scheduler.run(part, whole) == DONE
+    assert before == {path: path.stat().st_mtime_ns for path in whole.rglob("*.parquet")}
     assert len(read_study(whole)["runs"]) == 2
     assert read_study(whole)["started"] == started
 
@@ -106,48 +96,32 @@ def test_runs_of_another_budget_are_refused(whole):
 
 def test_two_runners_over_one_folder(tmp_path):
     """Fault 31: what another process holds is left to it."""
-    jobs = jobs_of(STUDY)
-    with lock_folders([tmp_path / job.folder for job in jobs]):
-        tally, _ = run(tmp_path)
-    assert tally.busy == [job.id for job in jobs] and not tally.failures
-    assert missing(tmp_path, jobs) == list(jobs)
+    with lock_folders([tmp_path / job.spec.folder for job in JOBS]):
+        summary = run(tmp_path)
+    assert summary == ({}, [], [job.id for job in JOBS])
+    assert missing(tmp_path, JOBS) == list(JOBS)
 
 
 @pytest.mark.slow
 def test_a_runner_killed_in_the_middle(whole, tmp_path):
     """Fault 32: kill -9 with one run done; the next start makes the other."""
-    done, other = jobs_of(STUDY)
-    folder = tmp_path
-    shutil.copytree(whole / done.folder, folder / done.folder)
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    done, other = JOBS
+    shutil.copytree(whole / done.spec.folder, tmp_path / done.spec.folder)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")}
     command = ["-m", "sidequest", "study", STUDY.name, "--games", *STUDY.games]
     runner = subprocess.Popen(
-        [sys.executable, *command, "--out", str(folder), "--quiet"],
+        [sys.executable, *command, "--out", str(tmp_path), "--quiet"],
         stderr=subprocess.DEVNULL,
     )
     try:
-        while runner.poll() is None and not list(folder.rglob("episodes.jsonl")):
+        while runner.poll() is None and not list(tmp_path.rglob("episodes.jsonl")):
             time.sleep(0.02)
     finally:
         runner.kill()
         runner.wait()
     assert runner.returncode == -signal.SIGKILL
-    assert missing(folder, jobs_of(STUDY)) == [other]
-    tally, made = run(folder)
-    assert tally == ({}, [], []) and made == [other]
-    assert not missing(folder, jobs_of(STUDY))
+    assert missing(tmp_path, JOBS) == [other]
+    assert run(tmp_path) == DONE
+    assert not missing(tmp_path, JOBS)
     assert before == {path: path.stat().st_mtime_ns for path in before}
-    for table in TABLES:
-        mine = read_table(folder / other.folder, table)
-        polars.testing.assert_frame_equal(mine, read_table(whole / other.folder, table))
-
-
-def test_failures_are_rewritten(tmp_path):
-    write_failures(tmp_path, {"a/b/0": "ValueError: no"}, ["a/b/0\nTraceback …"])
-    assert json.loads((tmp_path / "failures.json").read_text()) == {
-        "a/b/0": "ValueError: no"
-    }
-    assert "Traceback" in (tmp_path / "failures.txt").read_text()
-    write_failures(tmp_path, {}, [])
-    assert json.loads((tmp_path / "failures.json").read_text()) == {}
-    assert not (tmp_path / "failures.txt").exists()
+    assert_same_tables(tmp_path, whole, other)

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from sidequest.checks import check
+from sidequest.config import PAPER, SMALL_FRAMES, change
 from sidequest.environments import registry
 from sidequest.errors import ConfigError, UnknownStudy, VariantError
 from sidequest.runs.assembly import assemble
-from sidequest.study.grids import Grid, Job, Study, jobs_of, narrow
-from sidequest.study.studies import STUDIES, find
+from sidequest.study.studies import STUDIES, Grid, Study, find, jobs_of, narrow
 from sidequest.switching.variants import parse
 
 EXAMPLE = Study(
@@ -52,8 +52,10 @@ def test_a_grid_is_every_variant_on_every_game_and_overlaps_count_once():
 
 def test_a_job_has_a_folder_and_settings_of_its_own():
     plain, other = jobs_of(EXAMPLE)[2], jobs_of(EXAMPLE)[6]
-    assert plain.folder == Path("XI-episode-level-star/probe-constant/seed-0")
-    assert other.folder == Path("XI-episode-level-star-watkins-False/probe-constant/seed-0")
+    plain, other = plain.spec_in(Path("out")), other.spec_in(Path("out"))
+    rest = "probe-constant/seed-0"
+    assert plain.folder == Path("out/XI-episode-level-star", rest)
+    assert other.folder == Path("out/XI-episode-level-star-watkins-False", rest)
     assert plain.config.replay.ratio == other.config.replay.ratio == 1.0
     assert plain.config.learning.watkins is None
     assert other.config.learning.watkins is False
@@ -62,7 +64,7 @@ def test_a_job_has_a_folder_and_settings_of_its_own():
 def test_narrow_takes_parts_and_other_numbers():
     part = narrow(EXAMPLE, games=["probe:two_step"], seeds=1, frames=5)
     assert ids(part) == ["XU-step-level-0.01/probe:two_step/0"]
-    assert jobs_of(part)[0].frames == 5
+    assert jobs_of(part)[0].spec.frames == 5
     part = narrow(EXAMPLE, variants=["xi-episode-level-*"], seeds=1)
     assert ids(part) == [
         "XI-episode-level-*/probe:constant/0",
@@ -72,8 +74,8 @@ def test_narrow_takes_parts_and_other_numbers():
 
 def test_narrow_adds_what_is_new():
     more = narrow(EXAMPLE, games=["probe:by_action"], seeds=1)
-    assert {job.game for job in jobs_of(more)} == {"probe:by_action"}
-    assert {str(job.variant) for job in jobs_of(more)} == set(EXAMPLE.variants)
+    assert {job.spec.game for job in jobs_of(more)} == {"probe:by_action"}
+    assert {str(job.spec.variant) for job in jobs_of(more)} == set(EXAMPLE.variants)
     more = narrow(EXAMPLE, variants=["XU-episode-level-0.3"], seeds=1)
     assert ids(more) == [
         "XU-episode-level-0.3/probe:constant/0",
@@ -91,7 +93,8 @@ def test_narrow_refuses_what_there_is_not():
 
 
 def test_small_settings_on_emulators_are_those_for_frames():
-    assert jobs_of(narrow(EXAMPLE, games=["pong"]))[0].preset == "small-frames"
+    (job, *_) = jobs_of(narrow(EXAMPLE, games=["pong"]))
+    assert job.spec.config == change(SMALL_FRAMES, **{"replay.ratio": 1.0})
 
 
 def test_the_papers_study_by_hand():
@@ -102,9 +105,10 @@ def test_the_papers_study_by_hand():
     kinds = 5 * 2 + 3 * 2 + 4 + 2 * 2 + 2 * 2 + 1 * 2 + 2 + 1 + 4
     assert kinds == 37
     assert len(jobs) == kinds * 7 * 3
-    assert {job.frames for job in jobs} == {2_000_000_000}
-    assert {job.preset for job in jobs} == {"paper"}
-    assert {job.game for job in jobs} == {
+    assert {job.spec.frames for job in jobs} == {2_000_000_000}
+    watkins = {PAPER, change(PAPER, **{"learning.watkins": False})}
+    assert {job.spec.config for job in jobs} == watkins
+    assert {job.spec.game for job in jobs} == {
         *("frostbite", "gravitar", "hero", "montezuma_revenge"),
         *("ms_pacman", "phoenix", "star_gunner"),
     }
@@ -133,24 +137,24 @@ def test_the_papers_figures_by_hand(name, runs):
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_study_is_sound(name):
     jobs = jobs_of(STUDIES[name])
-    assert jobs and len({job.folder for job in jobs}) == len({job.id for job in jobs})
-    for variant in {job.variant for job in jobs}:
+    assert jobs and len({job.spec.folder for job in jobs}) == len({job.id for job in jobs})
+    for variant in {job.spec.variant for job in jobs}:
         assert parse(str(variant)) == variant
-    for game in {job.game for job in jobs}:
+    for game in {job.spec.game for job in jobs}:
         registry.check(game)
-    for job in {(job.preset, job.base, job.settings): job for job in jobs}.values():
-        check(job.config)
-        assert job.frames >= job.config.replay.warm_up
+    for config in {job.spec.config for job in jobs}:
+        check(config)
+        assert jobs[0].spec.frames >= config.replay.warm_up
 
 
 @pytest.mark.parametrize("name", ["quick", "small", "gpu"])
 def test_small_studies_have_every_comparison_of_the_paper(name):
     jobs = jobs_of(find(name))
-    names = {str(job.variant) for job in jobs}
+    names = {str(job.spec.variant) for job in jobs}
     assert {one.partition("-")[0] for one in names} == {"XU", "XI", "XS"}
-    triggers = {job.variant.trigger for job in jobs}
+    triggers = {job.spec.variant.trigger for job in jobs}
     assert triggers >= {"blind", "informed", "informed:mismatch", "informed:variance"}
-    assert {job.variant.granularity for job in jobs} == {
+    assert {job.spec.variant.granularity for job in jobs} == {
         *("experiment", "episode", "step", "intra"),
     }
     assert names >= {"XU-intra(=,blind,n*,G)", "XU-intra(=,blind,n*,X)"}
@@ -165,13 +169,13 @@ def test_test_sizes_keep_all_variants():
         if not study.name.endswith("/tiny"):
             twin = STUDIES[f"{study.name}/tiny"]
             assert twin.variants == study.variants
-            assert max(job.frames for job in jobs_of(twin)) < 10_000
+            assert max(job.spec.frames for job in jobs_of(twin)) < 10_000
 
 
 def test_a_tiny_agent_can_be_put_together():
     job = jobs_of(find("paper/fig8/tiny"))[1]
-    spec = registry.make(job.game).spec
-    assert assemble(job.config, spec, [job.variant]).streams == 8
+    spec = registry.make(job.spec.game).spec
+    assert assemble(job.spec.config, spec, [job.spec.variant]).streams == 8
 
 
 def test_an_unknown_name_gives_the_nearest():
@@ -179,8 +183,3 @@ def test_an_unknown_name_gives_the_nearest():
         find("qick")
     with pytest.raises(UnknownStudy, match="paper/fig4"):
         find("paper/fig44")
-
-
-def test_jobs_are_values():
-    assert hash(jobs_of(EXAMPLE)[0]) == hash(jobs_of(EXAMPLE)[0])
-    assert isinstance(jobs_of(EXAMPLE)[0], Job)

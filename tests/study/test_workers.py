@@ -8,83 +8,74 @@ import pytest
 from sidequest.errors import ConfigError
 from sidequest.records import read_run
 from sidequest.study import workers
-from sidequest.study.conduct import conduct
-from sidequest.study.folder import missing
-from sidequest.study.grids import jobs_of, narrow
-from sidequest.study.planning import Group, Machine, plan
-from sidequest.study.studies import find
-from sidequest.study.workers import Share, Worker, Workers, died, shares
+from sidequest.study.scheduler import Group, Machine, missing, plan_groups, run_groups
+from sidequest.study.studies import find, jobs_of
+from sidequest.study.workers import Share, Worker, Workers, split_machine
 from tests.study.fakes import Memory, group
 
 
 @pytest.fixture
 def cpus(monkeypatch):
     """A machine of six cores, and no process that asks."""
-    monkeypatch.setattr(workers, "cores_here", lambda: [0, 1, 2, 4, 6, 7])
-    monkeypatch.setattr(workers, "in_a_child", lambda function: Machine("cpu", 1))
+    monkeypatch.setattr(workers, "available_core_numbers", lambda: [0, 1, 2, 4, 6, 7])
+    monkeypatch.setattr(workers, "_in_a_child", lambda function: Machine("cpu", 1))
 
 
 def test_cores_are_shared_evenly(cpus):
-    assert [share.cores for share in shares(2)] == [(0, 1, 2), (4, 6, 7)]
-    assert [share.devices for share in shares(4)] == [1, 2, 1, 2]
+    assert [share.cores for share in split_machine(2)] == [(0, 1, 2), (4, 6, 7)]
+    assert [share.devices for share in split_machine(4)] == [1, 2, 1, 2]
     with pytest.raises(ConfigError, match="6 cores"):
-        shares(7)
+        split_machine(7)
 
 
 def test_each_worker_has_a_gpu(cpus, monkeypatch):
-    monkeypatch.setattr(workers, "in_a_child", lambda function: Machine("gpu", 2))
+    monkeypatch.setattr(workers, "_in_a_child", lambda function: Machine("gpu", 2))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    assert [share.environment for share in shares(2)] == [
+    assert [share.environment for share in split_machine(2)] == [
         (("CUDA_VISIBLE_DEVICES", "3"),),
         (("CUDA_VISIBLE_DEVICES", "5"),),
     ]
     with pytest.raises(ConfigError, match="2 GPUs"):
-        shares(3)
-
-
-def test_how_workers_die():
-    assert died(-9) == "the worker was killed by SIGKILL"
-    assert died(3) == "the worker ended with exit code 3"
+        split_machine(3)
 
 
 def test_faults_come_back_and_deaths_are_seen(tmp_path):
     """A game that there is not, and a worker that is killed before it can say so."""
-    bad = Group(tuple(job._replace(game="probe:nothing") for job in group(1).jobs))
+    job = group(1).jobs[0]
+    bad = Group((job._replace(spec=job.spec._replace(game="probe:nothing")),))
     worker = Worker(bad, tmp_path, Share())
-    ending = worker.read()
-    worker.end()
-    assert ending.kind == "failed" and ending.reason.startswith("UnknownGame: ")
-    assert "Traceback" in ending.trace
+    outcome = worker.read()
+    worker.close()
+    assert outcome.kind == "failed" and "no game called 'probe:nothing'" in outcome.reason
+    assert "Traceback" in outcome.traceback
     worker = Worker(bad, tmp_path, Share())
     worker.process.kill()
-    ending = worker.read()
-    assert ending.kind == "lost" and "SIGKILL" in ending.reason
+    outcome = worker.read()
+    worker.close()
+    assert outcome.kind == "lost"
+    assert outcome.reason == "the worker was killed by SIGKILL"
 
 
 class Killing(Memory):
     """Kills a worker when it shows progress for the first time."""
 
-    def __init__(self):
-        super().__init__()
-        self.crew: Workers | None = None
+    executor: Workers | None = None
 
-    def show(self, group, progress):
-        super().show(group, progress)
-        if self.crew and self.crew._at_work:
-            os.kill(self.crew._at_work[0].process.pid, signal.SIGKILL)
-            self.crew = None
+    def shown(self):
+        if self.executor:
+            os.kill(self.executor._running[0][0].process.pid, signal.SIGKILL)
+            self.executor = None
 
 
 @pytest.mark.slow
-def test_a_killed_worker_s_runs_are_made_by_another(tmp_path):
-    study = narrow(find("paper/fig5/tiny"))
-    jobs = jobs_of(study)
-    board = Killing()
-    crew = Workers(tmp_path, board, min(2, len(workers.cores_here())))
-    board.crew = crew
-    tally = conduct(plan(jobs, crew.machine), crew, board)
-    assert tally == ({}, [], [])
+def test_the_runs_of_a_killed_worker_are_made_by_another(tmp_path):
+    jobs = jobs_of(find("paper/fig5/tiny"))
+    display = Killing()
+    executor = Workers(tmp_path, min(2, len(workers.available_core_numbers())))
+    display.executor = executor
+    summary = run_groups(plan_groups(jobs, executor.machine), executor, display)
+    assert summary == ({}, [], [])
     assert not missing(tmp_path, jobs)
-    assert [kind for kind, _ in board.ends].count("lost") == 1
-    cores = {read_run(tmp_path / job.folder)["cores"] for job in jobs}
-    assert cores == {crew.machine.devices}
+    assert [kind for kind, _ in display.ends].count("lost") == 1
+    cores = {read_run(tmp_path / job.spec.folder)["cores"] for job in jobs}
+    assert cores == {executor.machine.devices}

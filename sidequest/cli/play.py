@@ -1,0 +1,181 @@
+"""`sidequest games`, `evaluate` and `watch`: the games, and how a run's agent plays."""
+
+import errno
+import json as jsons
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import Positional
+
+from sidequest.cli.options import Flag, Meter, check_run, option, use_compilation_cache
+from sidequest.errors import InvalidRequest
+
+
+def games(
+    suite: Annotated[Positional[str | None], option("[SUITE]")] = None,
+    /,
+    json: Flag = False,
+) -> None:
+    """Lists all games by name, with the scores of a random player and a human.
+
+    Args:
+        suite: Only this suite, such as atari, minatar, minigrid, bsuite, classic or probe.
+        json: Print a JSON list and nothing else.
+    """
+    from sidequest.environments import registry
+
+    listed = registry.games()
+    suites = sorted({game.suite for game in listed})
+    if suite is not None and suite not in suites:
+        raise InvalidRequest(f"no suite {suite!r}; there are {', '.join(suites)}")
+    listed = [game for game in listed if suite in (None, game.suite)]
+    if json:
+        print(jsons.dumps([game._asdict() for game in listed]))
+        return
+    print(f"{'game':<36}{'random':>10}{'human':>10}")
+    for game in listed:
+        scores = (game.random_score, game.human_score)
+        shown = "".join(f"{'' if one is None else f'{one:,.1f}':>10}" for one in scores)
+        print(f"{game.name:<36}{shown}")
+
+
+def evaluate(
+    run: Annotated[Positional[Path], option("RUN")],
+    /,
+    episodes: Annotated[int, option("NUMBER")] = 30,
+    seed: Annotated[int, option("NUMBER")] = 0,
+    json: Flag = False,
+) -> None:
+    """Plays greedy episodes with a run's parameters and prints their scores.
+
+    Args:
+        run: Folder of a run, as `sidequest train` prints it.
+        episodes: How many to play, 1 to 100000.
+        seed: The random seed of the episodes, 0 or more.
+        json: Print one JSON object and nothing else.
+    """
+    if not 1 <= episodes <= 100_000:
+        raise InvalidRequest(f"episodes is {episodes}; it is 1 to 100000")
+    if not 0 <= seed < 2**31:
+        raise InvalidRequest(f"seed is {seed}; it is 0 or more, and below 2^31")
+    check_run(run)
+    use_compilation_cache()
+
+    from sidequest.runs.evaluation import evaluate_run
+
+    meter = Meter()
+
+    def report(ended: int, steps: int) -> None:
+        meter(f"{ended} of {episodes} episodes, {steps:,} steps")
+
+    scores = evaluate_run(run, episodes, seed, report)
+    meter.clear()
+    print(jsons.dumps(scores) if json else describe_scores(scores))
+
+
+def describe_scores(scores: dict[str, Any]) -> str:
+    """Returns what `evaluate_run` found, in a few lines."""
+    count = scores["episodes"]
+    played = f"{count} greedy episode{'s' if count > 1 else ''}"
+    lines = [
+        f"{scores['variant']} on {scores['game']}, seed {scores['seed']}",
+        f"return  {scores['mean']:.4g} (mean of {played})",
+        f"        {scores['min']:.4g} to {scores['max']:.4g}, "
+        f"median {scores['median']:.4g}",
+        f"length  {scores['length']:.4g} (mean)",
+    ]
+    if scores["human_normalised"] is not None:
+        normalised = f"{scores['human_normalised']:.1%}"
+        lines.append(f"human   {normalised} (0% is a random policy, 100% a human)")
+    return "\n".join(lines)
+
+
+def watch(
+    run: Annotated[Positional[Path], option("RUN")],
+    /,
+    out: Annotated[Path, option("FILE")] = Path("episode.mp4"),
+    seed: Annotated[int, option("NUMBER")] = 0,
+    greedy: Flag = False,
+    max_steps: Annotated[int, option("NUMBER")] = 3_000,
+    fps: Annotated[int, option("STEPS-PER-SECOND")] = 15,
+) -> None:
+    """Films one episode: the game, beside a strip of modes, trigger signal and reward.
+
+    Args:
+        run: Folder of a run, as `sidequest train` prints it.
+        out: The file to write, .mp4 or .gif.
+        seed: The random seed of the episode, 0 or more.
+        greedy: Exploit only, as the evaluator does; else modes switch as in training.
+        max_steps: Where a longer episode is cut, 1 or more; Atari takes 0.1 MB of memory a
+            step.
+        fps: Steps shown in a second, 1 to 100, or to 50 for .gif; at 15, Atari runs at its
+            own speed.
+    """
+    if seed < 0 or max_steps < 1 or not 1 <= fps <= 100:
+        raise InvalidRequest(
+            f"seed is {seed}, max_steps {max_steps} and fps {fps}; "
+            f"allowed are 0 or more, 1 or more, and 1 to 100"
+        )
+    _check_film(out, fps)
+    check_run(run)
+    use_compilation_cache()
+
+    from sidequest.figures.film import Caption, draw_film, make_renderer, save_film
+    from sidequest.runs.player import load_player
+    from sidequest.runs.watch import watch as play
+
+    player, meter = load_player(run), Meter()
+    episode = play(
+        player,
+        seed=seed,
+        greedy=greedy,
+        max_steps=max_steps,
+        report=lambda steps: meter(f"playing, {steps:,} steps"),
+    )
+    steps, spec = len(episode.trace.modes), player.game.spec
+    ending = f"cut at {steps:,} steps" if episode.ending == "cut" else episode.ending
+    title = f"{player.variant}{', greedy' if greedy else ''}"
+    caption = Caption(title, f"{spec.name}, seed {seed}", ending)
+    render = make_renderer(episode.observations, spec.maximum, spec.categories)
+
+    def frames():
+        for number, frame in enumerate(draw_film(render, episode.trace, caption), 1):
+            meter(f"drawing, {number:,} of {steps:,} frames")
+            yield frame
+
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        path = save_film(frames(), out, fps)
+    except OSError as error:
+        raise InvalidRequest(f"cannot write to {out}: {error.strerror}") from error
+    meter.clear()
+    total = episode.trace.reward.sum()
+    print(f"{steps:,} steps, return {total:.4g}, {ending}", file=sys.stderr)
+    print(path)
+
+
+def _check_film(out: Path, fps: int) -> None:
+    """Refuses early what would fail after the episode was played; leaves no file behind."""
+    from sidequest.figures.film import FASTEST_GIF, HINT, SUFFIXES
+
+    if out.suffix not in SUFFIXES:
+        raise InvalidRequest(f"out is {str(out)!r}; it ends with {' or '.join(SUFFIXES)}")
+    if out.suffix == ".gif" and fps > FASTEST_GIF:
+        raise InvalidRequest(
+            f"fps is {fps}; a .gif shows {FASTEST_GIF} steps a second at most"
+        )
+    try:
+        if out.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        nearest = next(one for one in out.absolute().parents if one.exists())
+        tempfile.TemporaryFile(dir=nearest).close()
+    except OSError as error:
+        raise InvalidRequest(f"cannot write to {out}: {error.strerror}") from error
+    if out.suffix == ".mp4":
+        try:
+            import av  # noqa: F401
+        except ImportError as error:
+            raise InvalidRequest(HINT) from error

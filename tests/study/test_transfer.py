@@ -1,0 +1,98 @@
+"""A run's folder is sent as an archive in chunks, and put in place elsewhere."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sidequest.study import cluster
+from sidequest.study.cluster import Receiver, pack, unpack
+
+RUN = Path("XU/probe/seed-0")
+
+
+def make_run(study, *, finished=None, frames=(100, 200), episodes=b"0123456789"):
+    folder = study / RUN
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run.json").write_text(json.dumps({"finished": finished}))
+    (folder / "episodes.jsonl").write_bytes(episodes)
+    (folder / ".lock").write_text("held")
+    (folder / "run.json.part").write_text("half")
+    for number in frames:
+        place = folder / "checkpoints" / f"{number:012d}"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "state.npz").write_bytes(b"x" * number)
+        (place / "manifest.json").write_text(str(number))
+    (folder / "checkpoints" / ".part-300").mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def contents(folder, hidden=False):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and (hidden or not path.name.startswith("."))
+    }
+
+
+@pytest.fixture
+def there(tmp_path):
+    make_run(tmp_path / "there")
+    return tmp_path / "there"
+
+
+def test_what_a_run_needs_and_nothing_else(there, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "CHUNK_BYTES", 700)
+    chunks = list(pack(there, RUN))
+    assert len(chunks) > 3 and max(len(chunk.data) for chunk in chunks) == 700
+    unpack(tmp_path / "here", chunks)
+    assert contents(tmp_path / "here" / RUN, hidden=True) == {
+        "run.json": b'{"finished": null}',
+        "episodes.jsonl": b"0123456789",
+        "checkpoints/000000000200/state.npz": b"x" * 200,
+        "checkpoints/000000000200/manifest.json": b"200",
+    }
+
+
+def test_an_incomplete_archive_changes_nothing(there, tmp_path):
+    here = tmp_path / "here"
+    unpack(here, pack(there, RUN))
+    before = contents(here / RUN)
+    make_run(there, frames=(400,), episodes=b"0123456789abc")
+    chunks = list(pack(there, RUN))
+    unpack(here, chunks[:-1])
+    assert contents(here / RUN) == before
+    unpack(here, chunks)
+    after = contents(here / RUN, hidden=True)
+    assert after["episodes.jsonl"] == b"0123456789abc"
+    assert set(after) == {*before, *(path.replace("200", "400", 1) for path in before)}
+
+
+def test_a_finished_run_leaves_no_lines_and_no_checkpoints(there, tmp_path):
+    here = tmp_path / "here"
+    unpack(here, pack(there, RUN))
+    folder = make_run(there, finished="today")
+    (folder / "episodes.jsonl").unlink()
+    (folder / "episodes.parquet").write_bytes(b"PAR1")
+    unpack(here, pack(there, RUN))
+    assert contents(here / RUN, hidden=True) == {
+        "run.json": b'{"finished": "today"}',
+        "episodes.parquet": b"PAR1",
+    }
+
+
+def test_runs_that_arrive_at_the_same_time(there, tmp_path, monkeypatch):
+    """Chunks of two runs may be mixed."""
+    monkeypatch.setattr(cluster, "CHUNK_BYTES", 2_000)
+    (there / "other").mkdir()
+    (there / "other" / "run.json").write_text('{"finished": null, "other": 1}')
+    first, second = list(pack(there, RUN)), list(pack(there, Path("other")))
+    receiver = Receiver(tmp_path / "here")
+    for chunk in [first[0], *second, *first[1:]]:
+        receiver.add(chunk)
+    assert contents(tmp_path / "here" / "other") == contents(there / "other")
+    assert (tmp_path / "here" / RUN / "episodes.jsonl").read_bytes() == b"0123456789"
+
+
+def test_a_run_that_has_not_begun_is_not_sent(tmp_path):
+    assert list(pack(tmp_path, Path("nothing"))) == []
