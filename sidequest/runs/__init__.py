@@ -14,7 +14,6 @@ train         trains a population, and writes its records
 hosted        emulators on the host, everything else on the accelerator
 emulators     how emulators are grouped and started
 memory        how much of a device replay may have
-fitting       whether runs fit into memory at all
 packing       many small arrays as one
 collection    what a visit to a group of emulators does on the device
 programs      what the device does in a hosted run
@@ -36,6 +35,5 @@ faults        what can end a run before its time, and exit codes
 records       tables on disk, written as a run goes
 tables        from what rounds leave behind to rows
 tensorboard   TensorBoard files from records
-progress      numbers of how runs are going
 display       what a person sees of them
 """

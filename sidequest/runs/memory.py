@@ -1,18 +1,23 @@
-"""How much of a device replay may have, and how many frames that is.
+"""How much memory runs need and may use, from the shapes of their arrays alone.
 
-A device holds, beside the tiles of replay and the pointers to them, the agent and what it
-works on. The default leaves room for that:
+On emulators, replay gets what a device has left beside the agent and its work:
 
     left for replay  =  limit - in use - agent - reserve
 
 The agent is the learner (parameters, targets, moments), copies for actors and evaluators,
 and what replay keeps beside frames. The reserve is for work in progress, in units of raw
-frames: see `BLOCKS_AT_WORK` and `BATCHES_AT_WORK`.
+frames: see `_BLOCKS_AT_WORK` and `_BATCHES_AT_WORK`.
+
+Everywhere, runs that cannot fit are refused before anything is created. What programs need
+while they work is not known then, so a run that is accepted may still be too large.
 """
 
+import contextlib
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -21,162 +26,243 @@ from sidequest.environments.base import EnvironmentSpec
 from sidequest.errors import ConfigError
 from sidequest.replay.replay import ReplayState
 from sidequest.replay.store import MakeStore
-from sidequest.replay.tiles import tile_store
+from sidequest.replay.tiles import TileState, tile_store
 from sidequest.runs.assembly import Parts, assemble
 from sidequest.runs.keys import is_key
+from sidequest.runs.state import Member
 from sidequest.switching.variants import Variant
 
-BLOCKS_AT_WORK = 4
-"""Reserved, in blocks of raw frames of all streams: one fills, and adding it to replay
+_BLOCKS_AT_WORK = 4
+"""Reserve, in blocks of raw frames of all environments: one fills, and adding it to replay
 takes 2.2 more, by XLA's account of the program at the paper's sizes."""
 
-BATCHES_AT_WORK = 18
-"""Reserved, in batches of raw frames: one is learned from, the next is drawn, and an update
+_BATCHES_AT_WORK = 18
+"""Reserve, in batches of raw frames: one is trained on, the next is drawn, and an update
 takes 13.6 more, or 14.8 with XI, by the same account. It was made for a CPU: an accelerator
 needs less for activations in bfloat16, and some to try convolutions out."""
 
-LEARNERS = 3
-"""Reserved, in sizes of the learner, which holds four networks: its own, the target, two
+_LEARNERS = 3
+"""Reserve, in sizes of the learner, which holds four networks: its own, the target, two
 moments of Adam. Actors have one more, the evaluator one for each emulator."""
 
-WITHOUT_LIMIT = 2 * 10**9
-"""Bytes for replay on a device that does not say what it has, such as a CPU."""
+_WITHOUT_LIMIT = 2 * 10**9
+"""Bytes for replay on a device that does not report its memory, such as a CPU."""
 
-MEASURED = 0.07, 0.12
-"""Of a raw frame's bytes, least and most that one took in replay: 7 to 12 kB of 100.8 kB,
-pointers and tiles, on the paper's seven games."""
+_MEASURED = 0.07, 0.12
+"""Smallest and largest share of a raw frame's bytes that one took in replay: 7 to 12 kB of
+100.8 kB, pointers and tiles, on the paper's seven games."""
 
-NO_END = 2**62
-
-
-class Room(NamedTuple):
-    """What replay may hold in the memory that it was given."""
-
-    memory: int
-    """Bytes, for pointers and tiles."""
-    capacity: int
-    """Observations, if the memory was endless."""
-    least: int
-    """Observations, if every tile changed at every step."""
-    about: tuple[int, int]
-    """Observations at the most and at the least that one was measured to take."""
-    measured: tuple[float, float]
-    """These, in bytes: least and most."""
-
-    def __str__(self) -> str:
-        few, many = self.about
-        about = f"{few:,}" if few == many else f"{few:,} to {many:,}"
-        whole = " (all of its capacity)" if few == self.capacity else ""
-        low, high = (f"{size / 1e3:.2g}" for size in self.measured)
-        return (
-            f"replay may take {self.memory / 1e9:.1f} GB: at least {self.least:,} "
-            f"observations, and about {about}{whole} at the measured {low} to {high} kB "
-            f"each"
-        )
+_ENDLESS = 2**62
+_MEMINFO, _GROUP = Path("/proc/meminfo"), Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
+_GROUP_FILES = {
+    "": ("memory.max", "memory.current", "inactive_file"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+"""Limit, use and name of reclaimable bytes, in versions 2 and 1 of control groups."""
 
 
 def tiled(memory: int) -> MakeStore:
-    """Replay of frames as tiles, in so many bytes."""
+    """Returns a replay store that keeps frames as tiles, in so many bytes."""
     return tile_store(lambda step: step.observation, memory=memory)
 
 
 def replay_memory(
-    config: Config, spec: EnvironmentSpec, variants: Sequence[Variant], asked: int | None
+    config: Config,
+    spec: EnvironmentSpec,
+    variants: Sequence[Variant],
+    requested: int | None,
 ) -> int:
-    """What is asked for, or what the device has left, in bytes; never more than is of use.
+    """Returns the bytes for the frames in replay: those requested, or those that the device
+    has left, and never more than the capacity can use.
 
-    With several variants, what does for each.
+    Several variants share one number, which is enough for each.
 
     Raises:
-        ConfigError: If replay cannot work so, or not with so little.
+        ConfigError: If replay cannot work with these settings, or not with so little.
     """
     one_of_each = {variant.heads: variant for variant in variants}.values()
-    fallback = WITHOUT_LIMIT if asked is None else asked
+    fallback = _WITHOUT_LIMIT if requested is None else requested
     return min(
-        (memory_for(config, spec, variant, asked) for variant in one_of_each),
+        (_memory_for(config, spec, variant, requested) for variant in one_of_each),
         default=fallback,
     )
 
 
-def memory_for(
-    config: Config, spec: EnvironmentSpec, variant: Variant, asked: int | None
+def _memory_for(
+    config: Config, spec: EnvironmentSpec, variant: Variant, requested: int | None
 ) -> int:
     try:
-        endless = assemble(config, spec, [variant], tiled(NO_END))
+        endless = assemble(config, spec, [variant], tiled(_ENDLESS))
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    given = memory_left(endless) if asked is None else asked
-    memory = min(given, frame_bytes(shape_of(endless)))
+    replay = jax.eval_shape(endless.replay.init)
+    given = _left_for_replay(endless, replay) if requested is None else requested
+    memory = min(given, _frame_bytes(replay))
     try:
         assemble(config, spec, [variant], tiled(memory))
     except ValueError as error:
         raise ConfigError(
-            f"replay has {memory / 1e9:.3g} GB: {error}. Take more --replay-memory, or "
-            f"less of replay.capacity, acting.streams or learning.batch_size"
+            f"replay has {memory / 1e9:.3g} GB: {error}. Use more --replay-memory, or less "
+            f"replay.capacity, acting.streams or learning.batch_size"
         ) from error
     return memory
 
 
-def memory_left(parts: Parts) -> int:
-    """What the device has left for pointers and tiles, in bytes."""
-    free = free_on_device()
+def _left_for_replay(parts: Parts, replay: ReplayState) -> int:
+    """Returns the bytes that the device has left for pointers and tiles."""
+    free = _free_on_device()
     if free is None:
-        return WITHOUT_LIMIT
+        return _WITHOUT_LIMIT
     learner = jax.eval_shape(parts.learner.init, jax.random.key(0))
-    replay = shape_of(parts)
-    beside = nbytes(replay) - frame_bytes(replay)
-    agent = LEARNERS * nbytes(learner) + beside
-    return max(0, free - agent - reserve(parts))
+    agent = _LEARNERS * _nbytes(learner) + _nbytes(replay) - _frame_bytes(replay)
+    ring = parts.replay.ring
+    block = ring.block_length * ring.streams
+    batch = parts.batch_size * ring.item_length
+    frames = _BLOCKS_AT_WORK * block + _BATCHES_AT_WORK * batch
+    reserve = frames * _nbytes(parts.step_example.observation)
+    return max(0, free - agent - reserve)
 
 
-def free_on_device() -> int | None:
-    """Bytes that one accelerator has left; None if there is none, or it does not say."""
+def describe_replay(parts: Parts, memory: int) -> str:
+    """Returns how many observations replay may hold in the memory that it was given."""
+    contents = jax.eval_shape(parts.replay.init).contents
+    blocks, streams, length, tiles = contents.pointers.shape
+    block, capacity = streams * length, blocks * streams * length
+    pointer = tiles * contents.pointers.dtype.itemsize
+    raw = _nbytes(parts.step_example.observation)
+
+    def held(each: float) -> int:
+        """Returns the observations, in whole blocks, if the tiles of one take so many
+        bytes."""
+        fit = _nbytes(contents.pool) // max(1, math.ceil(each * block))
+        return min(capacity, fit * block)
+
+    low, high = (share * raw for share in _MEASURED)
+    few, many = held(high - pointer), held(low - pointer)
+    about = f"{few:,}" if few == many else f"{few:,} to {many:,}"
+    whole = " (all of its capacity)" if few == capacity else ""
+    return (
+        f"replay may take {memory / 1e9:.1f} GB: at least {held(raw):,} observations, and "
+        f"about {about}{whole} at the measured {low / 1e3:.2g} to {high / 1e3:.2g} kB each"
+    )
+
+
+def refuse_too_large(
+    state: Member,
+    runs: int,
+    capacity: int,
+    *,
+    devices: int = 1,
+    host_copy: int | None = None,
+) -> None:
+    """Raises `ConfigError` if runs need more memory than is free.
+
+    Args:
+        state: Shapes of one run's state.
+        runs: How many of them train side by side.
+        capacity: Observations in the replay of each.
+        devices: Accelerators that share the runs.
+        host_copy: Largest copy of a run that a checkpoint makes on the host; None: all.
+    """
+    size = _nbytes(state)
+    copies = runs * size if host_copy is None else min(size, host_copy)
+    on_device, on_host = _free_on_device(), _free_on_host()
+    if on_device is None:  # the device is this machine's processor
+        replays = runs if host_copy else 2 * runs
+        places = [("memory", on_host, runs * size + copies, replays)]
+    else:
+        share = -(-runs // devices)
+        places = [
+            ("a device's memory", on_device, share * size, share),
+            ("memory for checkpoints", on_host, copies, runs),
+        ]
+    for name, free, needed, replays in places:
+        if free is None or needed <= free:
+            continue
+        fewer = int(runs * free / needed)
+        advice = f"{fewer} at a time"
+        if not 0 < fewer < runs:
+            excess = (needed - free) / replays
+            advice = _smaller_replay(state.replay, capacity, excess)
+        several = runs > 1
+        raise ConfigError(
+            f"{f'{runs} runs need' if several else 'this run needs'} {_gigabytes(needed)} "
+            f"or more (replay takes {_gigabytes(_nbytes(state.replay))}"
+            f"{' of each' if several else ''}), and {_gigabytes(free)} of {name} are free; "
+            f"{advice} would fit"
+        )
+
+
+def _smaller_replay(replay: ReplayState, capacity: int, excess: float) -> str:
+    """Returns the option that makes replay smaller by so many bytes."""
+    contents = replay.contents
+    budget = _nbytes(replay) - excess
+    each = _nbytes(replay) / capacity
+    if isinstance(contents, TileState):
+        budget = _frame_bytes(replay) - excess
+        pointers = _nbytes(contents.pointers)
+        if budget > 2 * pointers:
+            return f"--replay-memory {_gigabytes(budget - 0.05e9)}".replace(" GB", "GB")
+        # Pointers are counted by observations; so many fit whatever the frames are.
+        tile = contents.pool.shape[-1] * contents.pool.dtype.itemsize
+        each = contents.pointers.shape[-1] * tile + pointers / capacity
+    observations = int(max(0.0, budget) / each)
+    digits = 10 ** max(0, len(str(observations)) - 2)  # round down to two digits
+    if not observations:
+        return "only a smaller network or fewer acting.streams"
+    return f"--set replay.capacity={observations // digits * digits}"
+
+
+def _free_on_device() -> int | None:
+    """Returns the bytes that one accelerator has left; None if it does not report them."""
     stats = jax.local_devices()[0].memory_stats() or {}
     limit = stats.get("bytes_limit")
     return limit - stats.get("bytes_in_use", 0) if limit else None
 
 
-def reserve(parts: Parts) -> int:
-    """For what is worked on, in bytes."""
-    ring = parts.replay.ring
-    frame = nbytes(parts.step_example.observation)
-    block = ring.block_length * ring.streams * frame
-    batch = parts.batch_size * ring.item_length * frame
-    return BLOCKS_AT_WORK * block + BATCHES_AT_WORK * batch
+def _free_on_host() -> int | None:
+    """Returns the bytes of memory that this process can still use; None if unknown."""
+    free = [*_free_in_control_groups()]
+    if _MEMINFO.exists():
+        free.append(1024 * int(_read_pairs(_MEMINFO)["MemAvailable:"]))
+    elif "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):
+        free.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(free, default=None)
 
 
-def room_of(parts: Parts, memory: int) -> Room:
-    """What the replay of these parts may hold."""
-    contents = shape_of(parts).contents
-    blocks, streams, length, tiles = contents.pointers.shape
-    capacity, block = blocks * streams * length, streams * length
-    pointer = tiles * contents.pointers.dtype.itemsize
-    raw = nbytes(parts.step_example.observation)
-
-    def held(each: float) -> int:
-        """Observations, in whole blocks, if the tiles of one take so many bytes."""
-        fit = nbytes(contents.pool) // max(1, math.ceil(each * block))
-        return min(capacity, fit * block)
-
-    low, high = (share * raw for share in MEASURED)
-    about = held(high - pointer), held(low - pointer)
-    return Room(memory, capacity, held(raw), about, (low, high))
+def _free_in_control_groups() -> Iterator[int]:
+    """Yields what each control group of this process has left, as in a container."""
+    for line in _GROUP.read_text().splitlines() if _GROUP.exists() else ():
+        _, kind, path = line.split(":", 2)
+        if kind not in _GROUP_FILES:
+            continue
+        limit, used, cached = _GROUP_FILES[kind]
+        own = _GROUPS / kind / path.lstrip("/")
+        for folder in (own, *own.parents):
+            # A group without a limit has no such file, or "max" in it.
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                left = int((folder / limit).read_text()) - int((folder / used).read_text())
+                # Files that were read lately count as used, but can be dropped.
+                yield max(0, left + int(_read_pairs(folder / "memory.stat")[cached]))
 
 
-def shape_of(parts: Parts) -> ReplayState:
-    """Replay's arrays; nothing is computed."""
-    return jax.eval_shape(parts.replay.init)
+def _read_pairs(path: Path) -> dict[str, str]:
+    """Returns the first two words of each line."""
+    pairs = (line.split()[:2] for line in path.read_text().splitlines())
+    return {name: value for name, value in pairs}
 
 
-def frame_bytes(replay: ReplayState) -> int:
-    """Of pointers and tiles."""
-    return nbytes((replay.contents.pool, replay.contents.pointers))
+def _frame_bytes(replay: ReplayState) -> int:
+    """Returns the size of pointers and tiles."""
+    return _nbytes((replay.contents.pool, replay.contents.pointers))
 
 
-def nbytes(tree: Any) -> int:
-    """Of arrays, or of the shapes of arrays; random keys are too small to count."""
-    return sum(
-        leaf.size * leaf.dtype.itemsize
-        for leaf in jax.tree.leaves(tree)
-        if not is_key(leaf)
-    )
+def _nbytes(tree: Any) -> int:
+    """Returns the bytes of arrays, or of their shapes, without the small random keys."""
+    leaves = (leaf for leaf in jax.tree.leaves(tree) if not is_key(leaf))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:,.1f} GB"

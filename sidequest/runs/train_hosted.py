@@ -25,7 +25,7 @@ from sidequest.runs.emulators import (
 from sidequest.runs.hosted import BlockRecord, HostedRun
 from sidequest.runs.keys import EVALUATION
 from sidequest.runs.members import member_of
-from sidequest.runs.memory import replay_memory, room_of, tiled
+from sidequest.runs.memory import describe_replay, replay_memory, tiled
 from sidequest.runs.pace import pace_of
 from sidequest.runs.process import StopSignal
 from sidequest.runs.resume import (
@@ -85,7 +85,7 @@ def train_hosted(
     standing = find_standing(run, like, display.say, fit=fit_saved, on_device=True)
     said = describe_run(run, pace, memory=plan.memory)
     recorder = reopen(standing, said, display.say)
-    display.say(str(room_of(parts, plan.memory)))
+    display.say(describe_replay(parts, plan.memory))
     groups, evaluator = build_all(game, plan, parts.streams, standing, display)
     try:
         hosted = HostedRun(

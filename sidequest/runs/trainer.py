@@ -15,10 +15,15 @@ from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.errors import ConfigError, Interrupted, MachineError, resume_command
 from sidequest.records import RUN_FILE, Recorder, read_run
-from sidequest.runs.fitting import of_hosted, of_population, refuse_too_large
+from sidequest.replay.store import raw_store
+from sidequest.runs.assembly import assemble
+from sidequest.runs.members import devices_for, member_of
+from sidequest.runs.memory import refuse_too_large, tiled
+from sidequest.runs.ondevice import make_loop
 from sidequest.runs.pace import pace_of
 from sidequest.runs.process import StopSignal, lock_folders
 from sidequest.runs.resume import describe_run
+from sidequest.runs.resume_hosted import HOST_COPY, like_saved
 from sidequest.runs.spec import (
     DEFAULT_CHECKPOINTS,
     Checkpointing,
@@ -26,6 +31,7 @@ from sidequest.runs.spec import (
     RunSpec,
     is_finished,
 )
+from sidequest.runs.state import Member, individuals
 from sidequest.runs.train import train
 from sidequest.runs.train_hosted import Plan, make_plan, train_hosted
 
@@ -92,14 +98,33 @@ def refuse_impossible(
     """Sizes that do not go together are told before anything is made."""
     for group in by_heads(runs):
         try:
-            if isinstance(environment, CompiledEnvironment):
-                holding = of_population(group, environment, config)
-            else:
-                assert plan is not None, "there is one for emulators"
-                holding = of_hosted(group[0], environment, config, plan.groups, plan.memory)
+            state = state_spec(group, environment, config, plan)
         except ValueError as error:
             raise ConfigError(str(error)) from error
-        refuse_too_large(holding)
+        capacity, devices = config.replay.capacity, devices_for(len(group)).size
+        if plan is None:
+            refuse_too_large(state, len(group), capacity, devices=devices)
+        else:
+            refuse_too_large(state, 1, capacity, host_copy=HOST_COPY)
+
+
+def state_spec(
+    runs: Sequence[RunSpec],
+    environment: CompiledEnvironment | HostedGame,
+    config: Config,
+    plan: Plan | None,
+) -> Member:
+    """Returns the shapes of one run's state; nothing is computed."""
+    variants = [one.variant for one in runs]
+    store = raw_store if plan is None else tiled(plan.memory)
+    parts = assemble(config, environment.spec, variants, store)
+    # Shapes alone: even what makes one run differ from another is not computed.
+    one = jax.eval_shape(lambda: member_of(individuals(runs[:1], parts, config), 0))
+    if isinstance(environment, CompiledEnvironment):
+        loop = make_loop(parts, environment, pace_of(config))
+        return jax.eval_shape(loop.init, one)
+    assert plan is not None, "there is one for emulators"
+    return like_saved(parts, one, plan.groups)["member"]
 
 
 def enrol(runs: Sequence[RunSpec], memory: int | None, checkpoints: Checkpointing) -> None:

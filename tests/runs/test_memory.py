@@ -1,15 +1,23 @@
-"""What replay gets of a device, with devices that are made up."""
+"""What replay gets of a device, and which runs are refused, with made-up machines."""
 
 import jax
 import numpy as np
 import pytest
 
+from sidequest.cli import main
 from sidequest.config import PAPER, change
 from sidequest.environments.base import EnvironmentSpec
 from sidequest.errors import ConfigError
+from sidequest.replay.replay import ReplayState
 from sidequest.runs import memory
 from sidequest.runs.assembly import assemble
-from sidequest.runs.memory import WITHOUT_LIMIT, replay_memory, reserve, room_of, tiled
+from sidequest.runs.memory import (
+    describe_replay,
+    refuse_too_large,
+    replay_memory,
+    tiled,
+)
+from sidequest.runs.state import Member
 from sidequest.switching.variants import parse
 
 ATARI = EnvironmentSpec("made up", (210, 160, 3), np.dtype(np.uint8), 18, maximum=255.0)
@@ -37,17 +45,15 @@ def ours(variant=PLAIN, asked=None, config=PAPER) -> int:
     return replay_memory(config, ATARI, [variant], asked)
 
 
-def test_the_reserve_by_hand():
-    parts = assemble(PAPER, ATARI, [PLAIN], tiled(60 * GB))
-    # 4 blocks of 120 x 40 frames, 18 batches of 64 x 100.
-    assert reserve(parts) == (4 * 120 * 40 + 18 * 64 * 100) * FRAME == 13_547_520_000
+# 4 blocks of 120 x 40 frames, 18 batches of 64 x 100.
+RESERVE = (4 * 120 * 40 + 18 * 64 * 100) * FRAME
 
 
 def test_replay_gets_what_the_device_has_left(device):
     device.stats = {"bytes_limit": 112 * GB, "bytes_in_use": 2 * GB}
     left = ours()
     # Learner and the rest of replay take some, and no more than a few.
-    assert 95 * GB < left < 112 * GB - 2 * GB - 13_547_520_000
+    assert 95 * GB < left < 112 * GB - 2 * GB - RESERVE
     device.stats["bytes_in_use"] += GB
     assert ours() == left - GB
     device.stats["bytes_limit"] += 3 * GB
@@ -67,7 +73,7 @@ def test_the_rest_of_the_agent_is_counted(device):
     # Beside its frame a step has three numbers and three flags. A block has two vectors of
     # 512 numbers and a priority for each stream; and, for tiles, where they start.
     beside = observations * 15 + 833 * 120 * (2 * 512 * 4 + 4 + 4) + 833 * 4
-    left = 112 * GB - 13_547_520_000 - 3 * learner - beside
+    left = 112 * GB - RESERVE - 3 * learner - beside
     assert ours() == pytest.approx(left, abs=100)
 
 
@@ -85,7 +91,7 @@ def test_what_is_asked_for_is_given(device):
 
 def test_a_device_that_does_not_say_what_it_has(device):
     small = change(PAPER, **{"replay.capacity": 200_000})
-    assert ours(config=small) == WITHOUT_LIMIT
+    assert ours(config=small) == 2 * GB
 
 
 def test_too_little_is_refused_with_what_to_do(device):
@@ -94,32 +100,163 @@ def test_too_little_is_refused_with_what_to_do(device):
         ours()
     with pytest.raises(ConfigError, match=r"replay has 1 GB.*--replay-memory"):
         ours(asked=GB)
-    # What memory cannot mend is told as it is.
+    # What memory cannot fix is reported as it is.
     with pytest.raises(ConfigError, match="^capacity 100 is less than the 14400 obs"):
         ours(config=change(PAPER, **{"replay.capacity": 100}))
 
 
 @pytest.mark.parametrize(
-    "given, least, few, many",
+    "given, text",
     [
         # Pointers take 3,998,400 x 1,200 bytes. A block of 4,800 raw frames has 483.84 MB
-        # of tiles; at 12 kB an observation 52.3 MB, at 7 kB 28.1 MB.
-        (24 * GB, 39 * 4_800, 367 * 4_800, 683 * 4_800),
-        (68 * GB, 130 * 4_800, 3_998_400, 3_998_400),
+        # of tiles: 39 blocks fit. At 12 kB an observation it has 52.3 MB: 367 blocks, and
+        # at 7 kB 28.1 MB: 683.
+        (
+            24 * GB,
+            "24.0 GB: at least 187,200 observations, and about 1,761,600 to 3,278,400",
+        ),
+        # 130 blocks, or the whole capacity.
+        (
+            68 * GB,
+            "68.0 GB: at least 624,000 observations, and about 3,998,400 (all of its "
+            "capacity)",
+        ),
     ],
 )
-def test_how_many_observations_that_is(given, least, few, many):
-    room = room_of(assemble(PAPER, ATARI, [PLAIN], tiled(given)), given)
-    assert room.capacity == 3_998_400
-    assert (room.least, *room.about) == (least, few, many)
+def test_how_many_observations_that_is(given, text):
+    agent = assemble(PAPER, ATARI, [PLAIN], tiled(given))
+    measured = " at the measured 7.1 to 12 kB each"
+    assert describe_replay(agent, given) == f"replay may take {text}{measured}"
 
 
-def test_what_the_run_says_at_its_start():
-    def said(given: int) -> str:
-        return str(room_of(assemble(PAPER, ATARI, [PLAIN], tiled(given)), given))
+def made_of(kind, **fields):
+    """A state with nothing in it but these fields."""
+    return kind(**(dict.fromkeys(kind._fields) | fields))
 
-    assert said(24 * GB) == (
-        "replay may take 24.0 GB: at least 187,200 observations, and about 1,761,600 to "
-        "3,278,400 at the measured 7.1 to 12 kB each"
+
+def gigabytes(number):
+    return jax.ShapeDtypeStruct((number, GB), np.uint8)
+
+
+# A run of 4 GB, of which 3 GB are replay.
+REPLAY = made_of(ReplayState, contents=gigabytes(3))
+STATE = made_of(Member, learner=gigabytes(1), replay=REPLAY)
+
+
+def give(monkeypatch, host, device=None):
+    monkeypatch.setattr(memory, "_free_on_host", lambda: host)
+    monkeypatch.setattr(memory, "_free_on_device", lambda: device)
+
+
+def refusal(runs=3, **more) -> str:
+    with pytest.raises(ConfigError) as refused:
+        refuse_too_large(STATE, runs, capacity=3_000_000, **more)
+    return str(refused.value)
+
+
+def accept(runs=3, **more):
+    refuse_too_large(STATE, runs, capacity=3_000_000, **more)
+
+
+def test_on_a_cpu_a_checkpoint_is_a_second_copy(monkeypatch):
+    give(monkeypatch, 24 * GB)
+    accept()  # 3 x 4 GB, twice
+    give(monkeypatch, None)
+    accept()  # nobody reports what is free
+    give(monkeypatch, 18 * GB)
+    assert refusal() == (
+        "3 runs need 24.0 GB or more (replay takes 3.0 GB of each), and 18.0 GB of memory "
+        "are free; 2 at a time would fit"
     )
-    assert "and about 3,998,400 (all of its capacity) at the" in said(68 * GB)
+    give(monkeypatch, 6 * GB)
+    # 2 GB too many for two replays: 2 GB are left to each, of 3 million observations 2/3.
+    assert refusal(1) == (
+        "this run needs 8.0 GB or more (replay takes 3.0 GB), and 6.0 GB of memory are "
+        "free; --set replay.capacity=2000000 would fit"
+    )
+    accept(1, host_copy=2 * GB)
+    give(monkeypatch, 1 * GB)
+    assert refusal().endswith("; only a smaller network or fewer acting.streams would fit")
+
+
+def test_on_an_accelerator_copies_are_on_the_host(monkeypatch):
+    give(monkeypatch, host=12 * GB, device=12 * GB)
+    accept()
+    give(monkeypatch, host=12 * GB, device=11 * GB)
+    assert "12.0 GB or more" in refusal()
+    assert "11.0 GB of a device's memory are free; 2 at a time would fit" in refusal()
+    give(monkeypatch, host=11 * GB, device=12 * GB)
+    assert "11.0 GB of memory for checkpoints are free; 2 at a time" in refusal()
+    # Three devices have one run each.
+    give(monkeypatch, host=12 * GB, device=4 * GB)
+    accept(devices=3)
+
+
+class Accepted(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    "options, advice",
+    [
+        # Of 80 bytes or so each: the rest of the state is small.
+        (
+            "--game probe:constant --set replay.capacity=1_000_000_000 --seeds 2",
+            "--set replay.capacity=",
+        ),
+        ("--game frostbite --preset small --replay-memory 5GB", "--replay-memory "),
+        (
+            "--game frostbite --preset small --replay-memory 500GB "
+            "--set replay.capacity=5_000_000",
+            "--set replay.capacity=",
+        ),
+    ],
+)
+def test_cases_34_and_35_the_command_refuses(
+    options, advice, monkeypatch, tmp_path, capsys
+):
+    """And what it advises to do instead is not refused."""
+    give(monkeypatch, 3 * GB)
+    for setting in ("use_all_cores", "use_compilation_cache"):  # they are for good
+        monkeypatch.setattr(f"sidequest.cli.train.{setting}", lambda: None)
+    command = ["train", "XU-step-level-0.1", *options.split(), "--out", str(tmp_path / "o")]
+    with pytest.raises(SystemExit) as stopped:
+        main(command)
+    said = capsys.readouterr().err
+    assert stopped.value.code == 2 and said.count("\n") == 1
+    assert "and 3.0 GB of memory are free; " + advice in said
+    assert not (tmp_path / "o").exists()
+    advised = said.split("free; ")[1].split(" would fit")[0]
+
+    def lock(*_):
+        raise Accepted
+
+    monkeypatch.setattr("sidequest.runs.trainer.lock_folders", lock)
+    with pytest.raises(Accepted):
+        main([*command, *advised.split(" ")])
+
+
+def test_limits_of_control_groups(monkeypatch, tmp_path):
+    """A process in a/b, of which a has a limit; in both versions."""
+    group = tmp_path / "own"
+    group.write_text("4:memory:/a/b\n1:cpu:/x\n0::/a/b\n")
+    monkeypatch.setattr(memory, "_GROUP", group)
+    monkeypatch.setattr(memory, "_GROUPS", tmp_path)
+
+    def write(folder, **files):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / f"memory.{name}").write_text(text)
+
+    stat = "inactive_file 7\ntotal_inactive_file 50\n"
+    write(tmp_path / "memory/a", limit_in_bytes="1000", usage_in_bytes="700", stat=stat)
+    write(tmp_path / "a/b", max="max\n", current="5\n", stat=stat)
+    write(tmp_path / "a", max="900\n", current="800\n", stat=stat)
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal: 9 kB\nMemAvailable:    2 kB\nHugePages_Total:   0\n")
+    monkeypatch.setattr(memory, "_MEMINFO", meminfo)
+    assert memory._free_on_host() == 900 - 800 + 7
+    write(tmp_path / "a", max="max\n")
+    assert memory._free_on_host() == 1000 - 700 + 50
+    group.unlink()
+    assert memory._free_on_host() == 2048
