@@ -103,8 +103,8 @@ class Plot(NamedTuple):
     """The numbers that the figure shows."""
 
 
-class _Found(NamedTuple):
-    """A run as it was found on disk."""
+class RunTables(NamedTuple):
+    """One run: what run.json says, and what figures need of its tables."""
 
     folder: Path
     info: dict[str, Any]
@@ -115,73 +115,91 @@ class _Found(NamedTuple):
 def read_records(folder: Path) -> Records:
     """Reads all runs below a folder, in the study's order or else by their path.
 
-    Of two runs of the same kind and seed, such as one started twice into two folders,
-    the one that got further counts.
-
     Raises:
         CorruptFile: If study.json cannot be read.
     """
     plan = read_study(folder)
-    planned = {folder / item["folder"]: item for item in plan.get("runs", [])}
+    planned = [folder / item["folder"] for item in plan.get("runs", [])]
     paths = {path.parent for path in folder.rglob(RUN_FILE)}
     paths = {one for one in paths if ".old-" not in one.name}  # set aside by `--fresh`
     found, left_out = [], []
-    for path in [one for one in planned if one in paths] + sorted(paths - planned.keys()):
+    for path in [one for one in planned if one in paths] + sorted(paths - {*planned}):
         try:
             info = read_run(path)
             if {"variant", "game", "seed"} <= info.keys():  # else not a run of ours
-                found.append(_read_run_tables(path, info))
+                tables = {
+                    name: read_table(path, name, columns=["frames", *columns])
+                    for name, columns in _COLUMNS.items()
+                }
+                found.append(select_tables(path, info, tables))
         except CorruptFile as fault:
             left_out.append(LeftOut(path, str(fault)))
-    derived = _differing_settings(found)
-    furthest: dict[tuple, tuple[_Found, dict[str, Any]]] = {}
-    for one, own in zip(found, derived, strict=True):
+    return make_records(folder, plan, found, left_out)
+
+
+def make_records(
+    folder: Path,
+    plan: dict[str, Any],
+    found: Sequence[RunTables],
+    left_out: Sequence[LeftOut] = (),
+) -> Records:
+    """Joins the tables of all runs and measures each run.
+
+    Of two runs of the same kind and seed, such as one started twice into two folders,
+    the one that got further counts.
+    """
+    planned = {folder / item["folder"]: item for item in plan.get("runs", [])}
+    furthest: dict[tuple, tuple[RunTables, dict[str, Any]]] = {}
+    for one, own in zip(found, _differing_settings(found), strict=True):
         if one.folder in planned:
             own = planned[one.folder].get("settings", {})
         kind = (*(one.info[key] for key in ("variant", "game", "seed")), _as_json(own))
         if kind not in furthest or one.frames_done > furthest[kind][0].frames_done:
             furthest[kind] = one, own
     chosen = [one for one, _ in furthest.values()]
-    # Of a folder without tables, all are empty.
-    tables = _join_tables(chosen or [_read_run_tables(folder, {})])
+    tables = _join_tables(chosen or [select_tables(folder, {}, {})])
     runs = _describe_runs(furthest.values(), planned)
+    there = {one.folder for one in (*found, *left_out)}
     return Records(
         name=plan.get("name", folder.resolve().name),
         title=plan.get("title", folder.resolve().name),
         folder=folder,
         plan=plan,
         infos=tuple(one.info for one in chosen),
-        missing=tuple(item for one, item in planned.items() if one not in paths),
+        missing=tuple(item for one, item in planned.items() if one not in there),
         left_out=tuple(left_out),
-        runs=measure_runs(runs, tables),
+        runs=_measure_runs(runs, tables),
         **tables,
     )
 
 
-def _read_run_tables(folder: Path, info: dict[str, Any]) -> _Found:
-    tables = {}
-    for name, columns in _COLUMNS.items():
-        frame = read_table(folder, name, columns=["frames", *columns])
-        tables[name] = _with_types(frame, {"frames": pl.Int64(), **columns})
-    newest = [tables[name]["frames"].max() for name in _GROWING]
-    end = max(int(one or 0) for one in newest)
+def select_tables(
+    folder: Path, info: dict[str, Any], tables: Mapping[str, pl.DataFrame]
+) -> RunTables:
+    """Selects what figures need of the tables of one run, those that it has."""
+    chosen = {
+        name: _with_types(tables.get(name), {"frames": pl.Int64(), **columns})
+        for name, columns in _COLUMNS.items()
+    }
+    growing = pl.concat([chosen[name].select("frames") for name in _GROWING])
+    end = growing.select(pl.col("frames").max().fill_null(0)).item()
     frames = pl.col("frames")
-    tables = {
+    chosen = {
         name: frame.with_columns(early=frames <= end / 10, late=frames > end - end / 10)
-        for name, frame in tables.items()
+        for name, frame in chosen.items()
         if name != "learning"  # no figure shows it
     }
     # All modes of all episodes are too much to hold: `read_traces` reads those of some.
     explored = pl.col("modes").str.count_matches("X", literal=True).cast(pl.Int64())
-    tables["traces"] = tables["traces"].select(
+    chosen["traces"] = chosen["traces"].select(
         "frames", "length", "early", "late", explored=explored, row=pl.int_range(pl.len())
     )
-    return _Found(folder, info, tables, end)
+    return RunTables(folder, info, chosen, end)
 
 
-def _with_types(frame: pl.DataFrame, types: Mapping[str, Any]) -> pl.DataFrame:
+def _with_types(frame: pl.DataFrame | None, types: Mapping[str, Any]) -> pl.DataFrame:
     """Returns the columns with these types; one that is not there is null."""
-    if not len(frame):
+    if frame is None or not len(frame):
         return pl.DataFrame(schema=dict(types))
     columns = {name: pl.col(name) if name in frame else pl.lit(None) for name in types}
     return frame.select(
@@ -190,7 +208,7 @@ def _with_types(frame: pl.DataFrame, types: Mapping[str, Any]) -> pl.DataFrame:
     )
 
 
-def _join_tables(found: Sequence[_Found]) -> dict[str, pl.DataFrame]:
+def _join_tables(found: Sequence[RunTables]) -> dict[str, pl.DataFrame]:
     """Puts the tables of all runs below each other, with the number of the run.
 
     Empties the tables of the single runs, so that memory holds each number once.
@@ -207,7 +225,7 @@ def _join_tables(found: Sequence[_Found]) -> dict[str, pl.DataFrame]:
 
 
 def _describe_runs(
-    found: Iterable[tuple[_Found, dict[str, Any]]], planned: Mapping[Path, dict]
+    found: Iterable[tuple[RunTables, dict[str, Any]]], planned: Mapping[Path, dict]
 ) -> pl.DataFrame:
     """One row per run, with what run.json and the plan say."""
     found = list(found)
@@ -240,7 +258,7 @@ def _describe_runs(
                 "watkins": _uses_watkins(one.info, own, variant),
             }
         )
-    return mark_usual(pl.DataFrame(rows, schema=_RUN_SCHEMA))
+    return _mark_usual(pl.DataFrame(rows, schema=_RUN_SCHEMA))
 
 
 _RUN_SCHEMA: dict[str, Any] = {
@@ -251,7 +269,7 @@ _RUN_SCHEMA: dict[str, Any] = {
 }
 
 
-def mark_usual(runs: pl.DataFrame) -> pl.DataFrame:
+def _mark_usual(runs: pl.DataFrame) -> pl.DataFrame:
     """Adds the column `usual`: runs of a variant on a game that may be pooled.
 
     A probe, such as trace cutting on and off, runs a variant with other settings beside
@@ -270,7 +288,7 @@ def mark_usual(runs: pl.DataFrame) -> pl.DataFrame:
     return joined.with_columns(usual=pl.col("usual") == pl.col("settings"))
 
 
-def measure_runs(runs: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+def _measure_runs(runs: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """Adds to each run how many rows its tables have, its score, and how it explored."""
     for name, frame in tables.items():
         counts = frame.group_by("run").agg(pl.len().cast(pl.Int64()).alias(name))
@@ -311,7 +329,7 @@ def _uses_watkins(
     return bool(variant and variant.mode == "XI") if chosen is None else bool(chosen)
 
 
-def _differing_settings(found: Sequence[_Found]) -> list[dict[str, Any]]:
+def _differing_settings(found: Sequence[RunTables]) -> list[dict[str, Any]]:
     """Returns, for each run, the settings in which runs of its game differ."""
     flat = []
     for one in found:
@@ -391,6 +409,24 @@ def exploit_periods(traces: pl.DataFrame) -> pl.DataFrame:
         .explode("steps")
         .drop_nulls()
         .with_columns(pl.col("steps").str.len_bytes().cast(pl.Int64()))
+    )
+
+
+def switch_counts(records: Records, runs: pl.DataFrame) -> pl.DataFrame:
+    """Returns switches to explore in the second half of training, made and asked for.
+
+    One row per run and target rate. Asked for are the target rate times the exploit steps.
+    """
+    exploits, target = pl.col("length") * (1 - pl.col("p_X")), pl.col("target_rate")
+    return (
+        of_runs(records.episodes, runs, "frames_done")
+        .filter(pl.col("frames") > pl.col("frames_done") / 2, exploits > 0)
+        .drop_nulls("target_rate")
+        .group_by("run", "target_rate")
+        .agg(
+            made=(pl.col("realised_rate") * exploits).sum(), asked=(target * exploits).sum()
+        )
+        .sort("run", "target_rate")
     )
 
 

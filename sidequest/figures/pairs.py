@@ -42,7 +42,7 @@ def known(names: Iterable[str]) -> dict[str, Variant]:
 
 
 def setting_of(name: str) -> str:
-    """Returns a name without its explore mode: `XU-step-level-0.01` -> `step-level-0.01`."""
+    """Returns a name without its explore mode: `XU-step-level-0.1` -> `step-level-0.1`."""
     return name.partition("-")[2]
 
 
@@ -161,7 +161,7 @@ def trigger_groups(names: Iterable[str]) -> list[dict[str, str]]:
 
 
 def shared_settings(names: Iterable[str], most: int = 4) -> list[str]:
-    """Returns settings that several explore modes were run with, the widest shared first."""
+    """Returns settings that several explore modes have, the widest shared first."""
     modes: dict[str, set[str]] = {}
     for name, variant in known(names).items():
         modes.setdefault(setting_of(name), set()).add(variant.mode)
@@ -175,7 +175,7 @@ def same_as(first: Variant, second: Variant) -> Partner:
 
 
 def other_trigger(first: str, second: str) -> Partner:
-    """Returns the partner with another informed trigger, of variants of XI (appendix B.2)."""
+    """Returns the partner with another informed trigger, for XI (appendix B.2)."""
 
     def partner(variant: Variant) -> Variant | None:
         fits = variant.mode == "XI" and variant.trigger == first
