@@ -1,0 +1,348 @@
+"""`report.html`: one page that holds a study, and works without a network.
+
+The page is plain HTML with figures and data inside, to be read, searched and printed
+without its script, which adds sorting, filtering and the strip viewer. The template
+(assets/report.html) escapes what comes from records; the page's own policy lets no other
+script run and nothing be loaded.
+"""
+
+import base64
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from jinja2 import DictLoader, Environment, StrictUndefined
+
+from sidequest.environments.scores import SCORES, human_normalised
+from sidequest.figures.claims import NOT_JUDGED, judge_all
+from sidequest.figures.data import (
+    Records,
+    count,
+    distinct,
+    of_runs,
+    read_traces,
+    share_done,
+    switch_counts,
+)
+from sidequest.figures.gallery import Drawn
+from sidequest.figures.rules import STATES
+from sidequest.records import now, read_failures
+
+REPORT = "report.html"
+MOST_EPISODES = 15  # of each variant on each game, as in figure 5
+MOST_POINTS = 400  # of an episode's trigger signal
+ROOM = 3_000_000  # characters of JSON for all episodes
+_MEDIA = {".png": "image/png", ".svg": "image/svg+xml"}
+_CELL = ("label", "game", "budget", "settings")
+"""Columns of `Records.runs` that seeds of one variant on one game share."""
+
+
+class Number(NamedTuple):
+    """A table's cell that is shown as `text` and sorted by `value`; None sorts last."""
+
+    value: float | None
+    text: str
+
+
+class Table(NamedTuple):
+    """A table of the page. The first cell of a row is its heading."""
+
+    id: str
+    caption: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str | Number]]
+
+
+def write_report(records: Records, drawn: Sequence[Drawn]) -> Path:
+    """Writes the report of the records, with figures that were drawn, into their folder."""
+    path = records.folder / REPORT
+    part = path.with_name(path.name + ".part")
+    part.write_text(make_page(records, drawn, time=now()), encoding="utf-8")
+    return part.replace(path)
+
+
+def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
+    """Returns the whole page as text."""
+    names = ("report.html", "viewer.html", "style.css", "report.js")
+    assets = files("sidequest.figures") / "assets"
+    texts = {name: (assets / name).read_text(encoding="utf-8") for name in names}
+    environment = Environment(
+        loader=DictLoader(texts),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    dumps = {"allow_nan": False, "separators": (",", ":")}
+    environment.policies["json.dumps_kwargs"] = dumps
+    script = "\n" + texts["report.js"]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template("report.html").render(
+        records=records,
+        lead=_lead(records),
+        facts=_facts(records),
+        variants=distinct(records.runs, "variant"),
+        commands=_commands(records),
+        gaps=gaps(records),
+        judged=judge_all(records),
+        states=STATES,
+        not_judged=NOT_JUDGED,
+        figures=[(one.entry, one.caption, _embed(one.paths)) for one in drawn],
+        scores=_score_table(records),
+        exploration=_exploration_table(records),
+        episodes=read_episodes(records),
+        time=time,
+        place=records.folder.resolve().name,
+        count=count,
+        script=script,
+        digest=digest,
+    )
+
+
+def _embed(paths: Sequence[Path]) -> str | None:
+    """Returns the smaller of PNG and SVG as a data address; None if none was drawn."""
+    if not paths:
+        return None
+    smallest = min(paths, key=lambda path: path.stat().st_size)
+    content = base64.b64encode(smallest.read_bytes()).decode()
+    return f"data:{_MEDIA[smallest.suffix]};base64,{content}"
+
+
+# What was run
+
+
+def _lead(records: Records) -> str:
+    """Returns the page's first sentence."""
+    runs = records.runs
+    planned = len(runs) + len(records.missing) + len(records.left_out)
+    if not len(runs):
+        waiting = f" {count(planned, 'run')} planned." if planned else ""
+        return f"No run has been started yet.{waiting}"
+    variants, games = (
+        count(runs[name].n_unique(), name) for name in ("variant", "game")
+    )
+    finished = runs["finished"].sum()
+    return f"{variants} on {games}; {finished} of {count(planned, 'run')} finished."
+
+
+def _facts(records: Records) -> dict[str, str]:
+    """Returns games, budget, versions and machine; empty where nothing is known."""
+    plan, infos = records.plan, records.infos
+    seconds = [info["seconds"] for info in infos if info.get("seconds")]
+    settings = plan.get("settings") or {}
+    return {
+        "Games": ", ".join(distinct(records.runs, "game")),
+        "Seeds": ", ".join(map(str, sorted(distinct(records.runs, "seed")))),
+        "Budget": _budgets(records.runs),
+        "Preset": plan.get("preset", ""),
+        "Settings": ", ".join(f"{key} {json.dumps(one)}" for key, one in settings.items()),
+        "Started": min(_said(infos, "started"), default=plan.get("started", "")),
+        "Last finished": max(_said(infos, "finished"), default=""),
+        "Longest run": f"{max(seconds):,.0f} s of training" if seconds else "",
+        "Machine": "; ".join(dict.fromkeys(filter(None, map(_machine, infos)))),
+        "Versions": "; ".join(dict.fromkeys(filter(None, map(_versions, infos)))),
+    }
+
+
+def _commands(records: Records) -> list[str]:
+    command = records.plan.get("command")
+    return [command] if command else _said(records.infos, "command")
+
+
+def _said(infos: Iterable[dict[str, Any]], key: str) -> list[str]:
+    """Returns the different values of a key, without those that are missing or empty."""
+    return list(dict.fromkeys(str(info[key]) for info in infos if info.get(key)))
+
+
+def _budgets(runs: pl.DataFrame) -> str:
+    """Returns the frames of a run; by game, where they differ between games."""
+    frames = {
+        game: "; ".join(f"{one:,}" for one in distinct(own, "frames"))
+        for (game,), own in runs.group_by("game", maintain_order=True)
+    }
+    if len(set(frames.values())) < 2:
+        return "".join(f"{one} frames a run" for one in {*frames.values()})
+    return "frames a run: " + "; ".join(f"{game} {text}" for game, text in frames.items())
+
+
+def _machine(info: dict[str, Any]) -> str:
+    cores = info.get("cores")
+    parts = [info.get("device"), info.get("platform"), count(cores, "core") if cores else ""]
+    return ", ".join(str(part) for part in parts if part)
+
+
+def _versions(info: dict[str, Any]) -> str:
+    python = {"Python": info["python"]} if info.get("python") else {}
+    libraries = python | (info.get("versions") or {})
+    return ", ".join(f"{name} {number}" for name, number in libraries.items())
+
+
+def gaps(records: Records) -> Table | None:
+    """Returns runs that failed, are not finished, not started, or cannot be read."""
+    places = {run["id"]: run["folder"] for run in records.plan.get("runs", [])}
+    reasons = {
+        str(records.folder / places[name]): reason
+        for name, reason in read_failures(records.folder).items()
+        if name in places
+    }
+    rows = []
+    for run in records.runs.filter(~pl.col("finished")).iter_rows(named=True):
+        reason = reasons.get(run["folder"], "")
+        state = "failed" if reason else "training, or interrupted"
+        done = Number(share_done(run), f"{share_done(run):.0%}")
+        names = (run["variant"], run["game"], _number(run["seed"]))
+        rows.append((*names, state, done, reason))
+    for item in records.missing:
+        reason = reasons.get(str(records.folder / item["folder"]), "")
+        state, done = "failed" if reason else "not started", Number(0.0, "0%")
+        names = (item["variant"], item["game"], _number(item["seed"]))
+        rows.append((*names, state, done, reason))
+    for one in records.left_out:
+        place = one.folder.relative_to(records.folder).as_posix()
+        rows.append((place, "", _number(None), "cannot be read", _number(None), one.reason))
+    if not rows:
+        return None
+    headings = ("variant", "game", "seed", "state", "done", "reason")
+    if not reasons and not records.left_out:
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
+    what = "not finished or not readable" if records.left_out else "not finished"
+    return Table("gaps", f"{count(len(rows), 'run')} {what}", headings, rows)
+
+
+# What it scored, and how it explored
+
+
+def _score_table(records: Records) -> Table:
+    """Returns the final performance of each variant on each game, over its seeds."""
+    score = pl.col("score")
+    cells = records.runs.group_by(*_CELL, maintain_order=True).agg(
+        pl.first("frames"),
+        pl.sum("finished"),
+        seeds=pl.len(),
+        mean=score.mean(),
+        worst=score.min(),
+        best=score.max(),
+    )
+    human = any(game in SCORES for game in distinct(cells, "game"))
+    rows = []
+    for one in cells.iter_rows(named=True):
+        row = [one["label"], one["game"]]
+        row += [_number(one[name]) for name in ("mean", "worst", "best")]
+        if human:
+            known = one["mean"] is not None and one["game"] in SCORES
+            row.append(
+                _number(human_normalised(one["game"], one["mean"]) if known else None)
+            )
+        row.append(Number(one["seeds"], str(one["seeds"])))
+        row.append(Number(one["finished"], f"{one['finished']} of {one['seeds']}"))
+        row.append(Number(one["frames"], f"{one['frames']:,}"))
+        rows.append(row)
+    headings = ["variant", "game", "mean", "worst seed", "best seed"]
+    headings += ["human-normalised"] * human + ["seeds", "finished", "budget, frames"]
+    return Table("scores", "Final scores", headings, rows)
+
+
+def _exploration_table(records: Records) -> Table:
+    """Returns how each variant explored on each game: means over seeds."""
+    switches = switch_counts(records, records.runs).group_by("run").agg(
+        pl.sum("made"), pl.sum("asked")
+    )
+    means = ("early_p_X", "late_p_X", "late_med_X", "late_rmed_X", "late_target_rate")
+    cells = (
+        records.runs.join(switches, on="run", how="left", maintain_order="left")
+        .group_by(*_CELL, maintain_order=True)
+        .agg(pl.mean(*means), pl.sum("made", "asked", "episodes"))
+        .filter(pl.col("episodes") > 0)
+    )
+    rows = [
+        [
+            *(one["label"], one["game"]),
+            *(_number(one[name], 3) for name in means),
+            _number(one["made"] / one["asked"] if one["asked"] else None, 3),
+            Number(one["episodes"], f"{one['episodes']:,}"),
+        ]
+        for one in cells.iter_rows(named=True)
+    ]
+    headings = (
+        *("variant", "game", "p_X, first 10%", "p_X, last 10%", "med_X", "rmed_X"),
+        *("target rate", "realised / target", "episodes"),
+    )
+    return Table("exploration", "Exploration statistics", headings, rows)
+
+
+def _number(value: float | None, digits: int = 4) -> Number:
+    """Returns a cell that shows a few digits; sorting uses all of them."""
+    if value is None or np.isnan(value):
+        return Number(None, "–")
+    large = abs(value) >= 10**digits
+    return Number(float(value), f"{value:,.0f}" if large else f"{value:.{digits}g}")
+
+
+# Real episodes for the strip viewer: few enough to fit into a page
+
+
+def read_episodes(records: Records) -> list[dict[str, Any]]:
+    """Returns recorded episodes of each variant on each game, spread evenly over training.
+
+    The JSON that the page embeds: `periods` are the lengths of the modes in turn, exploit
+    first; `reward` has (step, reward) where it is not zero. If all is too much for one
+    page, every cell gives up episodes until it fits.
+    """
+    cells = []
+    for (label, game, *_), runs in records.runs.group_by(*_CELL, maintain_order=True):
+        traces = of_runs(records.traces, runs, "seed").filter(pl.col("length") > 0)
+        traces = traces.sort("frames", "run", "row")
+        chosen = traces[spread(range(len(traces)), MOST_EPISODES)]
+        read = read_traces(records, chosen, "modes", "signal", "reward")
+        rows = read.sort("frames", "run", "row").iter_rows(named=True)
+        if len(read):
+            episodes = [_episode(row) for row in rows]
+            cells.append({"variant": label, "game": game, "episodes": episodes})
+    most = MOST_EPISODES
+    while most > 1 and len(json.dumps(cells)) > ROOM:
+        most = max(1, most * 2 // 3)
+        cells = [cell | {"episodes": spread(cell["episodes"], most)} for cell in cells]
+    return cells
+
+
+def spread(items: Sequence, most: int) -> list:
+    """Returns at most so many of the items, at even distances, the last one among them."""
+    if len(items) <= most:
+        return list(items)
+    places = np.linspace(len(items) - 1, 0, most).round().astype(int)
+    return [items[place] for place in sorted(places)]
+
+
+def _episode(row: dict[str, Any]) -> dict[str, Any]:
+    periods = [(mode, len(list(same))) for mode, same in itertools.groupby(row["modes"])]
+    lengths = [length for _, length in periods]
+    rewards = [0.0 if one is None else float(one) for one in row["reward"]]
+    return {
+        "seed": row["seed"],
+        "frames": row["frames"],
+        "length": len(row["modes"]),
+        "periods": lengths if periods[0][0] == "G" else [0, *lengths],
+        "signal": thin(row["signal"]),
+        "reward": [[step, _short(one)] for step, one in enumerate(rewards) if one],
+        "return": _short(sum(rewards)),
+    }
+
+
+def thin(signal: Sequence[float | None]) -> dict[str, Any]:
+    """Returns the greatest of each `stride` steps, so that no peak is lost."""
+    stride = -(-len(signal) // MOST_POINTS) or 1
+    values = []
+    for start in range(0, len(signal), stride):
+        known = [one for one in signal[start : start + stride] if one is not None]
+        values.append(_short(max(known)) if known else None)
+    return {"stride": stride, "values": values}
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
