@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +12,8 @@ from sidequest.cli.options import option, refuse
 from sidequest.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+    from sidequest.figures.data import Records
     from sidequest.figures.illustrations import Scene, Stage
-    from sidequest.figures.reading import Records
     from sidequest.types import Trace
 
 ILLUSTRATIONS = "illustrations"
@@ -43,26 +40,21 @@ def figures(
     """
     if what == ILLUSTRATIONS:
         refuse("it names figures of runs", only=only)
-    from sidequest.figures.style import SUFFIXES, save
-
-    drawn = illustrations() if what == ILLUSTRATIONS else study_figures(Path(what), only)
-    if out is None:
-        out = Path("figures") if what == ILLUSTRATIONS else Path(what) / "figures"
-    for name, figure in drawn:
-        for suffix in SUFFIXES:
-            try:
-                print(save(figure, out / f"{name}{suffix}"), flush=True)
-            except OSError as error:
-                raise InvalidRequest(f"cannot write to {out}: {error.strerror}") from error
-    if what != ILLUSTRATIONS and not only:
-        from sidequest.figures.report.page import write_report
-
-        print(write_report(Path(what), out))
+        out = out or Path("figures")
+    else:
+        out = out or Path(what) / "figures"
+    try:
+        if what == ILLUSTRATIONS:
+            draw_illustrations(out)
+        else:
+            draw_study(Path(what), out, only)
+    except OSError as error:
+        raise InvalidRequest(f"cannot write to {out}: {error.strerror}") from error
 
 
-def study_figures(folder: Path, only: tuple[str, ...]) -> Iterator[tuple[str, Figure]]:
-    """The gallery for the runs below a folder; says on stderr what cannot be drawn yet."""
-    from sidequest.figures.gallery import GALLERY
+def draw_study(folder: Path, out: Path, only: tuple[str, ...]) -> None:
+    """Draws the figures of runs, says on stderr what cannot be drawn, writes the report."""
+    from sidequest.figures.gallery import GALLERY, draw_gallery
 
     names = [entry.name for entry in GALLERY]
     wrong = [name for name in only if name not in names]
@@ -73,40 +65,46 @@ def study_figures(folder: Path, only: tuple[str, ...]) -> Iterator[tuple[str, Fi
             f"cannot draw {str(folder)!r}: name a folder of runs, or {ILLUSTRATIONS}"
         )
     records = read_and_warn(folder)
-    if not records.runs:
+    if not len(records.runs):
         raise InvalidRequest(f"there is no run below {folder}")
-    for entry in GALLERY:
-        if only and entry.name not in only:
-            continue
-        figure = entry.draw(records)
-        if figure is None:
-            print(f"{entry.name}: {entry.shows(records)}", file=sys.stderr, flush=True)
-        else:
-            yield entry.name, figure
+    drawn = []
+    for one in draw_gallery(records, out, only):
+        drawn.append(one)
+        for path in one.paths:
+            print(path, flush=True)
+        if not one.paths:
+            print(f"{one.entry.name}: {one.caption}", file=sys.stderr, flush=True)
+    if not only:
+        from sidequest.figures.report import write_report
+
+        print(write_report(records, drawn))
 
 
 def read_and_warn(folder: Path) -> Records:
-    """The runs below a folder; says on stderr which of them cannot be read.
+    """Reads the runs below a folder; says on stderr which of them cannot be read.
 
     Raises:
         CorruptFile: If none can.
     """
     from sidequest.errors import CorruptFile
-    from sidequest.figures.reading import read_records
+    from sidequest.figures.data import read_records
 
     records = read_records(folder)
-    if records.left_out and not records.runs:
+    if records.left_out and not len(records.runs):
         raise CorruptFile("\n".join(one.reason for one in records.left_out))
     for one in records.left_out:
         print(f"left out: {one.reason}", file=sys.stderr, flush=True)
     return records
 
 
-def illustrations() -> Iterator[tuple[str, Figure]]:
-    """Yields the paper's illustrations with the names of their files."""
+def draw_illustrations(out: Path) -> None:
+    """Draws the paper's illustrations."""
     from sidequest.figures.illustrations import draw_all
+    from sidequest.figures.style import SUFFIXES, save
 
-    return draw_all(simulate)
+    for name, figure in draw_all(simulate):
+        for suffix in SUFFIXES:
+            print(save(figure, out / f"{name}{suffix}"), flush=True)
 
 
 def simulate(stage: Stage, scene: Scene) -> Trace:

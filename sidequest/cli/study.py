@@ -91,12 +91,13 @@ def study(
 def _write_report(folder: Path) -> Path:
     """Draws figures and writes the report; returns its path."""
     from sidequest.cli.figures import read_and_warn
-    from sidequest.figures.report.page import draw_gallery, write_report
+    from sidequest.figures.gallery import draw_gallery
+    from sidequest.figures.report import write_report
 
     pictures = folder / "figures"
     print(f"drawing figures into {pictures} …", file=sys.stderr, flush=True)
-    draw_gallery(read_and_warn(folder), pictures)
-    return write_report(folder, pictures)
+    records = read_and_warn(folder)
+    return write_report(records, list(draw_gallery(records, pictures)))
 
 
 def _conclude(failures: dict[str, str], busy: list[str], folder: Path) -> int | None:

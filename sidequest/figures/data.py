@@ -391,11 +391,14 @@ def read_traces(records: Records, rows: pl.DataFrame, *columns: str) -> pl.DataF
         CorruptFile: If a file cannot be read.
     """
     folders = records.runs["folder"]
-    parts = [rows.clear()]
+    types = {one: _TEXT if one == "modes" else pl.List(_NUMBER) for one in columns}
+    parts = [
+        rows.clear().with_columns(pl.lit(None, types[one]).alias(one) for one in types)
+    ]
     for own in rows.partition_by("run", maintain_order=True):
         whole = read_table(folders[own["run"][0]], "traces", columns=columns)
-        parts.append(own.hstack(whole.select(columns)[own["row"]]))
-    return pl.concat(parts, how="diagonal_relaxed")
+        parts.append(own.hstack(_with_types(whole, types)[own["row"]]))
+    return pl.concat(parts)
 
 
 def exploit_periods(traces: pl.DataFrame) -> pl.DataFrame:

@@ -144,8 +144,8 @@ GALLERY: tuple[Entry, ...] = (
         "Figure 5",
         "Two variants that explore as much. Blind periods are evenly spaced; informed ones "
         "should cluster where the agent is unsure and leave long stretches alone.",
-        "recorded episodes (table `traces`) of a blind variant and of the informed one that "
-        "switches as often, such as XU-intra(10,blind,100,G) and "
+        "recorded episodes (table `traces`) of a blind variant and of the informed one "
+        "that switches as often, such as XU-intra(10,blind,100,G) and "
         "XU-intra(10,informed,0.01,G)",
         _old(episodes.draw_blind_and_informed, episodes.blind_and_informed_show),
     ),
@@ -239,8 +239,8 @@ GALLERY: tuple[Entry, ...] = (
         _BEYOND,
         "How often a run of the paper's intra-episodic variant beats a run of another. A "
         "bar that crosses one half decides nothing.",
-        "an intra-episodic variant and another variant of the same explore mode on the same "
-        "games",
+        "an intra-episodic variant and another variant of the same explore mode on the "
+        "same games",
         _old(uncertainty.draw_improvement, uncertainty.improvement_shows),
     ),
     Entry(

@@ -124,9 +124,7 @@ def _lead(records: Records) -> str:
     if not len(runs):
         waiting = f" {count(planned, 'run')} planned." if planned else ""
         return f"No run has been started yet.{waiting}"
-    variants, games = (
-        count(runs[name].n_unique(), name) for name in ("variant", "game")
-    )
+    variants, games = (count(runs[name].n_unique(), name) for name in ("variant", "game"))
     finished = runs["finished"].sum()
     return f"{variants} on {games}; {finished} of {count(planned, 'run')} finished."
 
@@ -173,7 +171,11 @@ def _budgets(runs: pl.DataFrame) -> str:
 
 def _machine(info: dict[str, Any]) -> str:
     cores = info.get("cores")
-    parts = [info.get("device"), info.get("platform"), count(cores, "core") if cores else ""]
+    parts = [
+        info.get("device"),
+        info.get("platform"),
+        count(cores, "core") if cores else "",
+    ]
     return ", ".join(str(part) for part in parts if part)
 
 
@@ -235,10 +237,9 @@ def _score_table(records: Records) -> Table:
         row = [one["label"], one["game"]]
         row += [_number(one[name]) for name in ("mean", "worst", "best")]
         if human:
-            known = one["mean"] is not None and one["game"] in SCORES
-            row.append(
-                _number(human_normalised(one["game"], one["mean"]) if known else None)
-            )
+            mean = one["mean"] if one["game"] in SCORES else None
+            normal = None if mean is None else human_normalised(one["game"], mean)
+            row.append(_number(normal))
         row.append(Number(one["seeds"], str(one["seeds"])))
         row.append(Number(one["finished"], f"{one['finished']} of {one['seeds']}"))
         row.append(Number(one["frames"], f"{one['frames']:,}"))
@@ -250,8 +251,10 @@ def _score_table(records: Records) -> Table:
 
 def _exploration_table(records: Records) -> Table:
     """Returns how each variant explored on each game: means over seeds."""
-    switches = switch_counts(records, records.runs).group_by("run").agg(
-        pl.sum("made"), pl.sum("asked")
+    switches = (
+        switch_counts(records, records.runs)
+        .group_by("run")
+        .agg(pl.sum("made"), pl.sum("asked"))
     )
     means = ("early_p_X", "late_p_X", "late_med_X", "late_rmed_X", "late_target_rate")
     cells = (

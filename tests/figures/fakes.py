@@ -4,8 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import polars
+
 from sidequest.errors import VariantError
-from sidequest.figures.reading import Records, read_records
+from sidequest.figures.data import Records, read_records, select_tables
+from sidequest.figures.data import make_records as make_records_of
 from sidequest.records import Recorder, write_json
 from sidequest.switching.variants import parse
 
@@ -36,54 +39,73 @@ class Fake(NamedTuple):
     finished: bool = True
 
 
-def make_records(folder: Path, *fakes: Fake) -> Records:
-    """Writes the study and reads it back."""
-    runs = []
+def make_records(folder: Path, *fakes: Fake, on_disk: bool = False) -> Records:
+    """Makes the records of a study in memory; only recorded episodes are files.
+
+    If `on_disk`, the study is written and read back.
+    """
+    found, planned = [], []
     for number, fake in enumerate(fakes):
         for seed, score in enumerate(fake.scores):
             place = f"cell-{number}/seed-{seed}"
-            write_run(folder / place, fake, seed, score)
-            one = {"variant": fake.variant, "game": fake.game, "seed": seed}
-            one |= {"frames": fake.frames, "folder": place, "settings": dict(fake.settings)}
-            runs.append({"id": place, **one})
+            run = {"variant": fake.variant, "game": fake.game, "seed": seed}
+            run["frames"] = fake.frames
+            planned.append({"id": place, **run, "folder": place})
+            planned[-1]["settings"] = dict(fake.settings)
+            tables = tables_of(fake, score)
+            if on_disk:
+                write_run(folder / place, run, tables, finished=fake.finished)
+                continue
+            if fake.modes:
+                (folder / place).mkdir(parents=True)
+                tables["traces"].write_parquet(folder / place / "traces.parquet")
+            info = {**run, "finished": "now" if fake.finished else None}
+            found.append(select_tables(folder / place, info, tables))
+    plan = {"name": "fake", "title": "Fake", "runs": planned}
+    if not on_disk:
+        return make_records_of(folder, plan, found)
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "study.json", {"name": "fake", "title": "Fake", "runs": runs})
+    write_json(folder / "study.json", plan)
     return read_records(folder)
 
 
-def write_run(folder: Path, fake: Fake, seed: int, score: float) -> None:
-    run = {"variant": fake.variant, "game": fake.game, "seed": seed, "frames": fake.frames}
+def write_run(folder: Path, run: dict, tables: dict, *, finished: bool) -> None:
     recorder = Recorder(folder, run)
-    recorder.write(
-        "evaluations",
-        [
-            {"frames": k * fake.frames // 10, "return": score, "length": 1}
-            for k in range(1, 11)
-        ],
-    )
-    recorder.write("episodes", episode_rows(fake))
-    for frames, late in ((fake.frames // 10, False), (fake.frames, True)):
-        for arm, probability in fake.arms.items():
-            even = 1 / len(fake.arms)
-            row = {"frames": frames, "bandit": "exploit", "arm": arm}
-            recorder.write(
-                "bandits", [row | {"probability": probability if late else even}]
-            )
-    recorder.write(
-        "traces",
-        [
-            {
-                "frames": k * fake.frames // 10,
-                "length": len(fake.modes),
-                "modes": fake.modes,
-                "signal": signal_of(fake),
-                "reward": [0.0] * len(fake.modes),
-            }
-            for k in range(1, 11)
-            if fake.modes
-        ],
-    )
-    recorder.finish() if fake.finished else recorder.close()
+    for name, frame in tables.items():
+        recorder.write(name, frame.to_dicts())
+    recorder.finish() if finished else recorder.close()
+
+
+def tables_of(fake: Fake, score: float) -> dict[str, polars.DataFrame]:
+    tenths = [k * fake.frames // 10 for k in range(1, 11)]
+    even = 1 / max(1, len(fake.arms))
+    return {
+        "evaluations": polars.DataFrame(
+            [{"frames": frames, "return": score, "length": 1} for frames in tenths]
+        ),
+        "episodes": polars.DataFrame(episode_rows(fake)),
+        "bandits": polars.DataFrame(
+            [
+                {"frames": frames, "bandit": "exploit", "arm": arm, "probability": p}
+                for frames, late in ((fake.frames // 10, False), (fake.frames, True))
+                for arm, final in fake.arms.items()
+                for p in [final if late else even]
+            ]
+        ),
+        "traces": polars.DataFrame(
+            [
+                {
+                    "frames": frames,
+                    "length": len(fake.modes),
+                    "modes": fake.modes,
+                    "signal": signal_of(fake),
+                    "reward": [0.0] * len(fake.modes),
+                }
+                for frames in tenths
+                if fake.modes
+            ],
+        ),
+    }
 
 
 def signal_of(fake: Fake) -> list[float | None]:

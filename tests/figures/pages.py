@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
+from sidequest.figures import gallery
+from sidequest.figures.data import Plot, Records, read_records
 from sidequest.figures.gallery import Entry
-from sidequest.figures.report import page as report
+from sidequest.figures.report import write_report
 from sidequest.figures.style import new_figure
 from sidequest.records import write_json
 from tests.figures.fakes import Fake, make_records
@@ -22,40 +26,34 @@ FAKES = (
 )
 
 
-def draw_line(records):
+def draw_line(records: Records) -> Plot:
     figure = new_figure(4, 2, dpi=100)
-    figure.subplots().plot([run.seed for run in records.runs])
-    return figure
+    figure.subplots().plot(records.runs["seed"].to_numpy())
+    return Plot(figure, "It rises.", records.runs.select("seed"))
 
 
 GALLERY = (
-    Entry(
-        "line", "A line", "figure 0", "The line.", draw_line, lambda records: "It rises."
-    ),
-    Entry("none", "No line", "figure 1", "-", lambda _: None, lambda _: "Needs XI runs."),
+    Entry("line", "A line", "figure 0", "The line.", "runs", draw_line),
+    Entry("none", "No line", "figure 1", "-", "XI runs", lambda _: None),
 )
 
 
-def make_study(folder: Path) -> Path:
-    """Runs, a run that was never started, and one that failed."""
-    make_records(folder, *FAKES)
-    plan = report.read_records(folder)
-    runs = [
-        {
-            "id": str(run.folder.relative_to(folder)),
-            **{key: getattr(run, key) for key in ("variant", "game", "seed", "frames")},
-            "folder": str(run.folder.relative_to(folder)),
-            "settings": {},
-        }
-        for run in plan.runs
-    ]
+def make_report(folder: Path) -> Path:
+    """Writes a study with runs, one that was never started and one that failed, and its
+    report with two figures."""
+    records = make_records(folder, *FAKES, on_disk=True)
     lost = {"variant": "XI-step-level-0.01", "game": "a", "frames": 1_000, "settings": {}}
-    runs += [
-        lost
-        | {"id": ("lost-zero", "lost-one")[seed], "folder": f"lost-{seed}", "seed": seed}
-        for seed in (0, 1)
+    runs = [
+        *records.plan["runs"],
+        lost | {"id": "lost-zero", "folder": "lost-0", "seed": 0},
+        lost | {"id": "lost-one", "folder": "lost-1", "seed": 1},
     ]
     study = {"name": "pages", "title": TITLE, "command": "sidequest study <pages>"}
     write_json(folder / "study.json", study | {"runs": runs})
     write_json(folder / "failures.json", {"lost-one": "no memory <left>"})
-    return folder
+    records = read_records(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gallery, "GALLERY", GALLERY)
+        return write_report(
+            records, list(gallery.draw_gallery(records, folder / "figures"))
+        )

@@ -3,30 +3,21 @@
 import numpy as np
 import pytest
 
-from sidequest.figures.claims.amounts import at_least
-from sidequest.figures.claims.catalogue import CLAIMS, judge_all
-from sidequest.figures.claims.cells import (
-    judged_cells,
-    match,
-    varying_settings,
-)
-from sidequest.figures.claims.partners import (
+from sidequest.figures.claims import CLAIMS, judge_all
+from sidequest.figures.pairs import (
+    GRANULARITIES,
     blind_partner,
     counting_partner,
     greedy_start_partner,
 )
+from sidequest.figures.rules import STATES, binomial_tail, judged_cells, match, with_bandits
 from sidequest.switching.variants import parse
 from tests.figures.fakes import Fake, make_records
 
 BY_NAME = {claim.name: claim for claim in CLAIMS}
 HIGH, LOW = (10.0, 11.0, 12.0), (1.0, 2.0, 3.0)
 GAMES = ("a", "b")
-BASELINES = (
-    "experiment-level-X",
-    "experiment-level-G",
-    "step-level-0.01",
-    "episode-level-*",
-)
+*BASELINES, _ = GRANULARITIES.values()
 
 
 def everywhere(variant, scores=(1.0, 2.0), **rest):
@@ -179,7 +170,6 @@ CASES = {
         everywhere("XU-intra(10,informed,0.0001,G)"),  # 18 switches
     ),
 }
-STATES = ("supported", "not supported", "not enough data")
 
 
 def test_every_claim_has_its_cases():
@@ -275,9 +265,7 @@ def test_settings_are_named_where_runs_of_a_game_differ(tmp_path):
         Fake(COIN, "b", settings={"x": 2}),
         Fake(COIN, "b", settings={"x": 2, "learning.watkins": True}),
     ]
-    records = make_records(tmp_path, *fakes)
-    assert varying_settings(records.runs) == {"learning.watkins"}
-    cells = judged_cells(records.runs)
+    cells = judged_cells(make_records(tmp_path, *fakes).runs)
     assert [cell.label for cell in cells] == [COIN, COIN, f"{COIN} [learning.watkins=true]"]
     assert not match(cells, counting_partner)
 
@@ -287,4 +275,16 @@ def test_settings_are_named_where_runs_of_a_game_differ(tmp_path):
     [(0, 5, 0.3, 1.0), (2, 2, 0.5, 0.25), (1, 3, 0.1, 0.271)],
 )
 def test_binomial_tail(hits, trials, chance, answer):
-    assert at_least(hits, trials, chance) == pytest.approx(answer)
+    assert binomial_tail(hits, trials, chance) == pytest.approx(answer)
+
+
+def test_what_bandits_prefer_by_hand(tmp_path):
+    fake = Fake(START_G, arms=LONG, settings={"x": 1})
+    runs = with_bandits(make_records(tmp_path, fake))
+    preferred = 0.05 * 1 + 0.05 * 2 + 0.2 * 3 + 0.7 * 4
+    assert runs["preferred"].to_list() == pytest.approx([preferred] * 2)
+    assert runs["even"].to_list() == pytest.approx([2.5] * 2)
+    assert runs["shifted"].to_list() == pytest.approx([0.45] * 2)
+    (cell,) = judged_cells(runs, "bandits")
+    assert cell.label == START_G, "a setting that all runs share is not part of a name"
+    assert cell.scores.tolist() == [1.0, 2.0]

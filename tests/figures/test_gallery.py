@@ -5,9 +5,9 @@ import struct
 import pytest
 
 from sidequest.cli import main
-from sidequest.figures import style as look
+from sidequest.figures import style
+from sidequest.figures.data import Records, read_records
 from sidequest.figures.gallery import GALLERY
-from sidequest.figures.reading import Records, read_records
 from sidequest.records import write_json
 from tests.figures.made_up import GAMES, Cell, folder_of
 
@@ -31,14 +31,15 @@ def test_names_are_for_files_and_texts_are_there():
     assert "Figures 7 and 13" in figures
 
 
-@pytest.mark.parametrize("entry", GALLERY, ids=lambda entry: entry.name)
-def test_a_whole_study_has_every_figure_and_no_label_is_cut(entry, records):
-    figure = entry.draw(records)
-    assert figure is not None
-    assert not entry.shows(records).startswith("Nothing")
-    figure.draw_without_rendering()
-    (width, height), box = figure.get_size_inches(), figure.get_tightbbox()
-    assert box.x0 >= 0 and box.x1 <= width and box.y0 >= 0 and box.y1 <= height
+@style.styled
+def test_a_whole_study_has_every_figure_and_no_label_is_cut(plots):
+    assert len(plots) == len(GALLERY)
+    for name, plot in plots.items():
+        assert plot is not None and plot.caption, name
+        plot.figure.draw_without_rendering()
+        (width, height), box = plot.figure.get_size_inches(), plot.figure.get_tightbbox()
+        assert box.x0 >= 0 and box.x1 <= width, name
+        assert box.y0 >= 0 and box.y1 <= height, name
 
 
 @pytest.mark.parametrize("share", [0.02, 0.11, 0.5])
@@ -61,15 +62,11 @@ def test_names_that_this_version_cannot_read_do_no_harm(study_of):
 
 
 def check_all(records: Records, drawn: int | None = None) -> None:
-    found = 0
-    for entry in GALLERY:
-        figure, said = entry.draw(records), entry.shows(records)
-        if figure is None:
-            assert said.startswith("Nothing to draw yet"), entry.name
-        else:
-            found += 1
-            figure.draw_without_rendering()
-    assert drawn is None or found == drawn
+    plots = [entry.draw(records) for entry in GALLERY]
+    found = [plot for plot in plots if plot is not None]
+    for plot in found:
+        plot.figure.draw_without_rendering()
+    assert drawn is None or len(found) == drawn
 
 
 def test_the_command_draws_what_it_can_and_says_what_it_cannot(study_of, capsys):
@@ -77,7 +74,7 @@ def test_the_command_draws_what_it_can_and_says_what_it_cannot(study_of, capsys)
     records = study_of(*(Cell(name, GAMES[0], 0, 3.0) for name in (INTRA, other)))
     assert run("figures", str(records.folder), "--only", "scores", "off-policy") == 0
     told = capsys.readouterr()
-    expected = [records.folder / "figures" / f"scores{end}" for end in look.SUFFIXES]
+    expected = [records.folder / "figures" / f"scores{end}" for end in style.SUFFIXES]
     assert told.out.split() == [str(path) for path in expected]
     assert "off-policy: Nothing to draw yet" in told.err
     width, _ = struct.unpack(">II", expected[0].read_bytes()[16:24])

@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from sidequest.figures.claims.catalogue import CLAIMS
-from sidequest.figures.report import page as report
+from sidequest.figures.claims import CLAIMS
+from sidequest.figures.data import read_records
+from sidequest.figures.report import write_report
 from tests.figures import pages
 from tests.figures.browser import Browser, find_browser
 
@@ -53,10 +54,7 @@ CONTRAST = """(() => {
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    folder = pages.make_study(tmp_path_factory.mktemp("study"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "GALLERY", pages.GALLERY)
-        return report.write_report(folder)
+    return pages.make_report(tmp_path_factory.mktemp("study"))
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +252,7 @@ def test_texts_have_contrast_in_both_schemes(page, dark):
 
 def test_a_page_without_runs(browser, tmp_path):
     browser.resize(390)
-    browser.open(report.write_report(tmp_path))
+    browser.open(write_report(read_records(tmp_path), []))
     assert browser.complaints() == []
     assert browser.run(WIDTH) <= 390
 
