@@ -30,10 +30,7 @@ AnyArray: TypeAlias = Any
 """NumPy's or JAX's: what crosses between the host and compiled programs."""
 
 Mode: TypeAlias = Bool[Array, ""]
-"""What drives the action of a step: `EXPLOIT` (G) or `EXPLORE` (X)."""
-
-EXPLOIT = False
-EXPLORE = True
+"""The mode of a step: True explores (X), False exploits (G)."""
 
 
 class Signals(NamedTuple):

@@ -20,7 +20,7 @@ from sidequest.agent.lstm import CoreState
 from sidequest.agent.networks import Inputs, QFunction
 from sidequest.switching import metacontroller, periods
 from sidequest.switching.controllers import Arm, Controller, ControllerState
-from sidequest.switching.metacontroller import Offer
+from sidequest.switching.metacontroller import ArmProbabilities
 from sidequest.switching.triggers import COIN, INFORMED, action_mismatch, value_variance
 from sidequest.types import EpisodeSummary, Key, Mode, Signals, Timestep
 
@@ -31,7 +31,7 @@ class Policy(NamedTuple):
     q_function: QFunction
     scales: Float[Array, "H"]
     """Return scale of each head."""
-    offer: Offer
+    arms: ArmProbabilities
     """The bandits' arms and their probabilities."""
 
 
@@ -76,7 +76,7 @@ def make_actor(controller: Controller, heads: tuple[str, ...], *, discount: floa
 
     def init(key: Key, policy: Policy, behaviours: modes.Modes) -> ActorState:
         draw_key, controller_key = jax.random.split(key)
-        choices, arm = metacontroller.draw(draw_key, policy.offer)
+        choices, arm = metacontroller.draw(draw_key, policy.arms)
         return ActorState(
             core=policy.q_function.initial_state(),
             controller=controller.init(controller_key, arm),
@@ -92,7 +92,7 @@ def make_actor(controller: Controller, heads: tuple[str, ...], *, discount: floa
     ) -> tuple[Int[Array, ""], ActorState, StepRecord]:
         draw_key, switch_key, action_key = jax.random.split(key, 3)
         summary, played = _summarise(timestep, state), state.choices
-        state = _start_episode(draw_key, policy.offer, timestep, state)
+        state = _start_episode(draw_key, policy.arms, timestep, state)
         q, core = policy.q_function.step(
             Inputs(
                 timestep.observation,
@@ -179,11 +179,11 @@ def _target_rate(arm: Arm) -> Float[Array, ""]:
 
 
 def _start_episode(
-    key: Key, offer: Offer, timestep: Timestep, state: ActorState
+    key: Key, arms: ArmProbabilities, timestep: Timestep, state: ActorState
 ) -> ActorState:
     """Draws a new arm and sets the return to 0 where an episode starts."""
     first = timestep.is_first
-    choices, arm = metacontroller.draw(key, offer)
+    choices, arm = metacontroller.draw(key, arms)
 
     def pick(new, old):
         return jax.tree.map(lambda x, y: jnp.where(first, x, y), new, old)

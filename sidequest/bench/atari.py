@@ -25,7 +25,7 @@ from sidequest.runs.emulators import build_politely, choose_groups, choose_threa
 from sidequest.runs.hosted import HostedRun
 from sidequest.runs.pace import pace_of
 from sidequest.runs.state import Individual, individual_of
-from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes
+from sidequest.switching.metacontroller import UPDATE_CHUNK, Episodes
 from sidequest.switching.variants import parse
 
 INFORMED = "XU-intra(10,informed,p*,X)"
@@ -174,11 +174,11 @@ def compile_rare(run: HostedRun) -> None:
     _, records = jax.device_get(run.state.block.contents())
     columns = records.choices, records.summary.episode_return, records.summary.length
     nothing = Episodes(
-        *(np.zeros((TOLD_AT_ONCE, *leaf.shape[2:]), leaf.dtype) for leaf in columns)
+        *(np.zeros((UPDATE_CHUNK, *leaf.shape[2:]), leaf.dtype) for leaf in columns)
     )
     member = run.state.member
     jax.block_until_ready(run.programs.newest(member.learner, member.meta))
-    meta = run.programs.feed(member.meta, nothing, np.zeros(TOLD_AT_ONCE, bool))
+    meta = run.programs.feed(member.meta, nothing, np.zeros(UPDATE_CHUNK, bool))
     run.state = run.state._replace(member=member._replace(meta=meta))
 
 

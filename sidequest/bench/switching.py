@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sidequest.bench import best_seconds, machine
 from sidequest.switching.controllers import ControllerState, make_controller
-from sidequest.switching.metacontroller import draw, make_metacontroller, menu_of
+from sidequest.switching.metacontroller import draw, make_metacontroller, variant_arrays
 from sidequest.switching.variants import parse
 from sidequest.types import Key, Signals
 
@@ -73,9 +73,9 @@ def compare(streams: int, steps: int) -> tuple[float, float]:
 
 def start(streams: int) -> ControllerState:
     meta = make_metacontroller()
-    offer = meta.offer(meta.init(menu_of(parse(VARIANT))))
+    probabilities = meta.arm_probabilities(meta.init(variant_arrays(parse(VARIANT))))
     keys = jax.random.split(jax.random.key(3), streams)
-    _, arms = jax.vmap(draw, in_axes=(0, None))(keys, offer)
+    _, arms = jax.vmap(draw, in_axes=(0, None))(keys, probabilities)
     return jax.vmap(make_controller().init)(keys, arms)
 
 

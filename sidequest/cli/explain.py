@@ -141,9 +141,9 @@ def example_arms(variant: Variant) -> dict[str, float]:
 def _play_example(variant: Variant, steps: int, episode: int, seed: int) -> Trace:
     """Returns the last steps of a longer stream; they begin with an episode's start."""
     from sidequest.figures.illustrations import last_steps
-    from sidequest.switching.rehearsal import rehearse
+    from sidequest.switching.simulation import simulate
 
-    trace = rehearse(
+    trace = simulate(
         variant,
         steps=_WARM_UP * episode + steps,
         episode=episode,

@@ -110,11 +110,11 @@ def draw_illustrations(out: Path) -> None:
 def simulate(stage: Stage, scene: Scene) -> Trace:
     """Runs the real controllers through a scene; keeps the episodes to be shown."""
     from sidequest.figures.illustrations import last_steps, surprise
-    from sidequest.switching.rehearsal import rehearse
+    from sidequest.switching.simulation import simulate
     from sidequest.switching.variants import parse
 
     unsure = surprise(stage, late=scene.late)
-    trace = rehearse(
+    trace = simulate(
         parse(scene.variant),
         steps=len(unsure),
         episode=stage.episode,

@@ -40,7 +40,7 @@ from sidequest.runs.programs import HostedState, make_programs
 from sidequest.runs.rounds import RoundRecord
 from sidequest.runs.state import Individual, settle
 from sidequest.runs.tally import GreedyEpisode, Tally
-from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes
+from sidequest.switching.metacontroller import UPDATE_CHUNK, Episodes
 from sidequest.types import Timestep
 
 FEWEST_GROUPS = 3
@@ -242,8 +242,8 @@ class HostedRun:
         """Tells the bandits of the episodes that ended, in the order in which they did."""
         summaries, meta = record.summaries, self.state.member.meta
         steps, streams = np.nonzero(summaries.finished)
-        for first in range(0, len(steps), TOLD_AT_ONCE):
-            some = slice(first, first + TOLD_AT_ONCE)
+        for first in range(0, len(steps), UPDATE_CHUNK):
+            some = slice(first, first + UPDATE_CHUNK)
             ended = steps[some], streams[some]
             columns = record.choices, summaries.episode_return, summaries.length
             told = Episodes(*(_fill(np.asarray(column)[ended]) for column in columns))
@@ -275,7 +275,7 @@ def share(number: int, of: int, events: int) -> int:
 
 def _fill(rows: np.ndarray) -> np.ndarray:
     """To a fixed number of rows, so that one program serves; zeros after those given."""
-    filled = np.zeros((TOLD_AT_ONCE, *rows.shape[1:]), rows.dtype)
+    filled = np.zeros((UPDATE_CHUNK, *rows.shape[1:]), rows.dtype)
     filled[: len(rows)] = rows
     return filled
 

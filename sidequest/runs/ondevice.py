@@ -47,7 +47,7 @@ def make_loop(parts: Parts, environment: CompiledEnvironment, pace: Pace) -> Loo
             jax.random.fold_in(individual.key, BEGIN), 3
         )
         learner = parts.learner.init(learner_key)
-        meta = parts.meta.init(individual.menu)
+        meta = parts.meta.init(individual.variant)
         policy = newest_policy(parts, learner, meta)
         environments, timesteps = jax.vmap(environment.reset)(
             jax.random.split(reset_key, parts.streams)

@@ -92,7 +92,7 @@ def begin(parts: Parts, episodes: int, individual: Individual) -> HostedState:
     """A run before its first visit."""
     learner_key, actor_key = jax.random.split(jax.random.fold_in(individual.key, BEGIN))
     learner = settle(parts.learner.init(learner_key))
-    meta = settle(parts.meta.init(individual.menu))
+    meta = settle(parts.meta.init(individual.variant))
     policy = newest(parts, learner, meta)
     actors = jax.vmap(parts.actor.init, in_axes=(0, None, None))(
         jax.random.split(actor_key, parts.streams), policy, individual.modes

@@ -69,7 +69,7 @@ def remember(
 
 def newest_policy(parts: Parts, learner: LearnerState, meta: MetaState) -> Policy:
     """What actors act by after a pull: the newest parameters, scales and arms."""
-    return Policy(learner.q_function, learner.scale, parts.meta.offer(meta))
+    return Policy(learner.q_function, learner.scale, parts.meta.arm_probabilities(meta))
 
 
 def sum_up(
@@ -80,7 +80,7 @@ def sum_up(
         summaries=records.summary,
         choices=records.choices,
         metrics=metrics,
-        probabilities=member.policy.offer.probabilities,
+        probabilities=member.policy.arms.probabilities,
         modes=records.mode[:, 0],
         signals=records.signal[:, 0],
         rewards=steps.reward[:, 0],

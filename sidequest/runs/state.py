@@ -20,7 +20,7 @@ from sidequest.replay.replay import ReplayState
 from sidequest.runs.assembly import Parts, arms_of
 from sidequest.runs.keys import is_key
 from sidequest.runs.spec import RunSpec
-from sidequest.switching.metacontroller import Menu, MetaState, menu_of
+from sidequest.switching.metacontroller import MetaState, VariantArrays, variant_arrays
 from sidequest.switching.variants import Variant
 from sidequest.types import Key, Timestep
 
@@ -29,7 +29,7 @@ class Individual(NamedTuple):
     """What makes one member of a population different from another."""
 
     key: Key
-    menu: Menu
+    variant: VariantArrays
     modes: Modes
 
 
@@ -38,7 +38,7 @@ def individual_of(variant: Variant, seed: int, parts: Parts, config: Config) -> 
     heads = tuple(head.name for head in parts.rules.heads)
     return Individual(
         key=jax.random.key(seed),
-        menu=menu_of(variant, arms_of(config.switching)),
+        variant=variant_arrays(variant, arms_of(config.switching)),
         modes=modes_of(variant, heads),
     )
 

@@ -23,7 +23,7 @@ from sidequest.runs.emulators import build_politely
 from sidequest.runs.keys import ACTS, BEGIN, RESETS, STEPS
 from sidequest.runs.player import Player
 from sidequest.runs.state import settle
-from sidequest.switching.metacontroller import menu_of
+from sidequest.switching.metacontroller import variant_arrays
 from sidequest.switching.variants import parse
 from sidequest.types import AnyArray, Key, Timestep, Trace
 
@@ -58,15 +58,15 @@ def watch(
     """Plays one episode of at most `max_steps` steps; `report` hears of each."""
     variant = parse(NEVER_EXPLORES) if greedy else player.variant
     parts = player.parts
-    menu = menu_of(variant, arms_of(player.config.switching))
+    arrays = variant_arrays(variant, arms_of(player.config.switching))
     behaviours = modes_of(variant, tuple(head.name for head in parts.rules.heads))
     seeded = jax.random.key(seed)
     begin_key, key = (jax.random.fold_in(seeded, purpose) for purpose in (BEGIN, ACTS))
 
     @jax.jit
     def begin(q_function: QFunction) -> tuple[Policy, ActorState]:
-        offer = parts.meta.offer(parts.meta.init(menu))
-        policy = Policy(q_function, player.scales, offer)
+        arms = parts.meta.arm_probabilities(parts.meta.init(arrays))
+        policy = Policy(q_function, player.scales, arms)
         return settle((policy, parts.actor.init(begin_key, policy, behaviours)))
 
     @jax.jit

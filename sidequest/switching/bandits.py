@@ -1,8 +1,8 @@
-"""Non-stationary bandits: which setting is worth playing just now (section 2.3).
+"""Non-stationary bandits: which setting is best at present (section 2.3).
 
-A bandit is asked for an arm at the start of every episode and told the episode's return
-at the end. Returns drift as the agent learns, so it looks only at a window of the most
-recent episodes. Its state is arrays: save it, vmap it, scan it.
+An arm is drawn at the start of every episode, and the bandit is updated with the episode's
+return at its end. Returns drift as the agent learns, so only a window of the most recent
+episodes counts. The state is arrays: save it, vmap it, scan it.
 
 The window is kept oldest first, newest last; an empty slot has arm -1.
 """
@@ -17,9 +17,9 @@ from jaxtyping import Array, Float, Int
 
 from sidequest.types import Key
 
-EMPTY = -1
-SHORTEST = 4  # episodes an arm, in the shortest adaptive window
-ERROR_DECAY = 1 / 64  # of the adaptive window's running prediction errors
+_EMPTY = -1
+_SHORTEST = 4  # episodes an arm, in the shortest adaptive window
+_ERROR_DECAY = 1 / 64  # of the adaptive window's running prediction errors
 
 
 class Ended(NamedTuple):
@@ -28,7 +28,7 @@ class Ended(NamedTuple):
     arms: Int[Array, "E ..."]
     fitness: Float[Array, "E"]
     count: Int[Array, ""]
-    """How many there are; the rest is padding."""
+    """Number of episodes; the rest is padding."""
 
 
 class Bandit(NamedTuple):
@@ -37,21 +37,20 @@ class Bandit(NamedTuple):
 
     init: Callable[..., Any]
     probabilities: Callable[[Any], Float[Array, "K"]]
-    sample: Callable[[Key, Any], Int[Array, ""]]
     update: Callable[[Any, Ended], Any]
-    """Tells it of episodes; one by one comes to the same."""
+    """Updates it with episodes; one by one gives the same state."""
 
 
 class WindowState(NamedTuple):
-    """The most recent episodes, and what each length of window has got wrong so far."""
+    """The most recent episodes, and the prediction error of each window length so far."""
 
     arms: Int[Array, "W"]
     fitness: Float[Array, "W"]
     in_use: Int[Array, ""]
     episodes: Int[Array, ""]
     errors: Float[Array, "J"]
-    """Squared error of predicting an arm's next return, a value for each candidate
-    window; NaN before the first prediction. Empty for a fixed window."""
+    """Mean squared error of predicting an arm's next return, for each candidate window;
+    NaN before the first prediction. Empty for a fixed window."""
 
 
 def draw(key: Key, probabilities: Float[Array, "K"]) -> Int[Array, ""]:
@@ -75,14 +74,14 @@ def proportional(
     `window="adaptive"` takes the candidate 4K, 8K, ... 4096 that predicted the returns of
     recent episodes best, from the mean return of their arm; ties go to the longest.
     """
-    candidates = window_candidates(arms) if window == "adaptive" else ()
+    candidates = _window_candidates(arms) if window == "adaptive" else ()
     size = candidates[-1] if candidates else int(window)
     if arms < 1 or size < 1:
         raise ValueError(f"arms is {arms} and window is {window}; both are 1 or more")
 
     def init(in_use: int | Int[Array, ""] = arms) -> WindowState:
         return WindowState(
-            arms=jnp.full(size, EMPTY, jnp.int32),
+            arms=jnp.full(size, _EMPTY, jnp.int32),
             fitness=jnp.zeros(size),
             in_use=jnp.asarray(in_use, jnp.int32),
             episodes=jnp.zeros((), jnp.int32),
@@ -90,9 +89,9 @@ def proportional(
         )
 
     def probabilities(state: WindowState) -> Float[Array, "K"]:
-        recent = state.arms != EMPTY
+        recent = state.arms != _EMPTY
         if candidates:
-            length = best_window(state.errors, candidates)
+            length = _best_window(state.errors, candidates)
             recent &= jnp.arange(size) >= size - length
         # Shifted by one of the values, the mean of equal returns is exactly that value.
         shifted = state.fitness - state.fitness[-1]
@@ -108,31 +107,31 @@ def proportional(
 
     def update(state: WindowState, ended: Ended) -> WindowState:
         if candidates:
-            missed = prediction_errors(state, ended, arms, candidates)
-            state = state._replace(errors=blend(state, missed, ended.count))
-        return remember(state, ended)
+            missed = _prediction_errors(state, ended, arms, candidates)
+            state = state._replace(errors=_blend(state, missed, ended.count))
+        return _remember(state, ended)
 
-    return Bandit(init, probabilities, _sampler(probabilities), update)
+    return Bandit(init, probabilities, update)
 
 
-def window_candidates(arms: int, longest: int = 4096) -> tuple[int, ...]:
-    """4K, 8K, ... up to `longest`."""
-    lengths = [SHORTEST * arms]
+def _window_candidates(arms: int, longest: int = 4096) -> tuple[int, ...]:
+    """Returns the window lengths 4K, 8K, ... up to `longest`."""
+    lengths = [_SHORTEST * arms]
     while 2 * lengths[-1] <= longest:
         lengths.append(2 * lengths[-1])
     return tuple(lengths)
 
 
-def best_window(errors: Float[Array, "J"], candidates: tuple[int, ...]) -> Int[Array, ""]:
-    """The window with the least error; of equals, and before any error, the longest."""
+def _best_window(errors: Float[Array, "J"], candidates: tuple[int, ...]) -> Int[Array, ""]:
+    """Returns the window with the least error; of equals, and at first, the longest."""
     errors = jnp.where(jnp.isnan(errors), jnp.inf, errors)[::-1]
     return jnp.asarray(candidates[::-1])[jnp.argmin(errors)]
 
 
-def prediction_errors(
+def _prediction_errors(
     state: WindowState, ended: Ended, num_arms: int, candidates: tuple[int, ...]
 ) -> Float[Array, "J E"]:
-    """What each candidate window got wrong about each episode, squared.
+    """Returns the squared error of each candidate window on each episode.
 
     A window of length h predicts the mean return of the episode's arm among the h episodes
     before it; of all arms where it has none. All episodes are predicted in one pass: what
@@ -167,26 +166,26 @@ def prediction_errors(
     return jnp.square(ended.fitness[None] - shift - mean)
 
 
-def blend(
+def _blend(
     state: WindowState, missed: Float[Array, "J E"], count: Int[Array, ""]
 ) -> Float[Array, "J"]:
-    """Running mean of the errors, with more weight on the newest:
+    """Returns the running mean of the errors, with more weight on the newest:
 
         errors <- (1 - d) errors + d missed        the first one counts whole
 
     written out for `count` episodes. Before the very first there was nothing to predict by.
     """
     number = jnp.arange(missed.shape[1])
-    kept = (1.0 - ERROR_DECAY) ** jnp.maximum(count - 1 - number, 0)
+    kept = (1.0 - _ERROR_DECAY) ** jnp.maximum(count - 1 - number, 0)
     predicted_before = state.episodes + number - 1
-    weight = jnp.where(predicted_before == 0, kept, ERROR_DECAY * kept)
+    weight = jnp.where(predicted_before == 0, kept, _ERROR_DECAY * kept)
     counts = (number < count) & (predicted_before >= 0)
-    old = (1.0 - ERROR_DECAY) ** count * jnp.nan_to_num(state.errors)
+    old = (1.0 - _ERROR_DECAY) ** count * jnp.nan_to_num(state.errors)
     blended = old + jnp.sum(missed * weight[None], axis=1, where=counts[None])
     return jnp.where(state.episodes + count > 1, blended, jnp.nan)
 
 
-def remember(state: WindowState, ended: Ended) -> WindowState:
+def _remember(state: WindowState, ended: Ended) -> WindowState:
     """Appends episodes; as many of the oldest leave the window."""
     arms, fitness = (
         lax.dynamic_slice_in_dim(each, ended.count, len(state.arms))
@@ -199,24 +198,24 @@ def remember(state: WindowState, ended: Ended) -> WindowState:
 def _append(
     state: WindowState, ended: Ended
 ) -> tuple[Int[Array, "both"], Float[Array, "both"]]:
-    """The window, and after it the episodes that have ended; the rest is empty."""
+    """Returns the window, and after it the episodes that have ended; the rest is empty."""
     real = jnp.arange(len(ended.arms)) < ended.count
     return (
-        jnp.concatenate([state.arms, jnp.where(real, ended.arms, EMPTY)]),
+        jnp.concatenate([state.arms, jnp.where(real, ended.arms, _EMPTY)]),
         jnp.concatenate([state.fitness, jnp.where(real, ended.fitness, 0.0)]),
     )
 
 
 def ucb(arms: int, window: int = 160, epsilon: float = 0.5, bonus: float = 1.0) -> Bandit:
-    """The sliding-window UCB of Agent57 (Badia et al. 2020, appendix D).
+    """Returns the sliding-window UCB of Agent57 (Badia et al. 2020, appendix D).
 
     Every arm once; then with probability `epsilon` a uniform arm, otherwise
 
         argmax_a  mean return of a + bonus sqrt(1 / plays of a)      over the window
 
-    An arm that has left the window counts as unplayed and comes first; streams that ask
-    before the first returns are in all get the same one. The bonus is in units of return:
-    where returns are in the thousands, `epsilon` does the exploring.
+    An arm that has left the window counts as unplayed and comes first; environments that
+    draw before the first returns arrive all get the same one. The bonus is in units of
+    return: where returns are in the thousands, `epsilon` does the exploring.
     """
     if arms < 1 or window < 1:
         raise ValueError(f"arms is {arms} and window is {window}; both are 1 or more")
@@ -236,11 +235,11 @@ def ucb(arms: int, window: int = 160, epsilon: float = 0.5, bonus: float = 1.0) 
         mixed = epsilon * uniform + (1.0 - epsilon) * greedy
         return jnp.where(warming_up, greedy.astype(jnp.float32), mixed)
 
-    return Bandit(init, probabilities, _sampler(probabilities), remember)
+    return Bandit(init, probabilities, _remember)
 
 
-def factored(bandit: Bandit, dimensions: int) -> Bandit:
-    """Independent bandits, one a dimension, that all learn from the same return.
+def factored(bandit: Bandit) -> Bandit:
+    """Returns independent bandits, one a dimension, that all learn from the same return.
 
     The sum of the arms is to be learned instead of their product. `init` takes the number
     of arms in use of each dimension; probabilities gain a leading axis D, arms a last one.
@@ -249,24 +248,10 @@ def factored(bandit: Bandit, dimensions: int) -> Bandit:
     def init(in_use: Int[Array, "D"]) -> Any:
         return jax.vmap(bandit.init)(in_use)
 
-    def sample(key: Key, state: Any) -> Int[Array, "D"]:
-        return jax.vmap(bandit.sample)(jax.random.split(key, dimensions), state)
-
     def update(state: Any, ended: Ended) -> Any:
         def one(state: Any, arms: Int[Array, "E"]) -> Any:
             return bandit.update(state, ended._replace(arms=arms))
 
         return jax.vmap(one, in_axes=(0, 1))(state, ended.arms)
 
-    return Bandit(
-        init=init,
-        probabilities=jax.vmap(bandit.probabilities),
-        sample=sample,
-        update=update,
-    )
-
-
-def _sampler(
-    probabilities: Callable[[Any], Float[Array, "K"]],
-) -> Callable[[Key, Any], Int[Array, ""]]:
-    return lambda key, state: draw(key, probabilities(state))
+    return Bandit(init, jax.vmap(bandit.probabilities), update)

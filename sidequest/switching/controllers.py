@@ -1,6 +1,6 @@
-"""The controller: one stream's signals in, the mode of each step out (section 2).
+"""The controller: one environment's signals in, the mode of each step out (section 2).
 
-Every granularity of the paper is the same machine with other numbers. An episode starts
+Every granularity of the paper is the same function with other numbers. An episode starts
 in explore mode with some probability, and each mode has an *ending*: what ends a period
 of it, and at which number of steps, probability or target rate.
 
@@ -32,7 +32,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sidequest.switching import homeostasis
 from sidequest.switching.triggers import COIN, COUNTER, INFORMED, SIGNALS, Signal
-from sidequest.types import EXPLOIT, Key, Mode, Signals
+from sidequest.types import Key, Mode, Signals
 
 
 class Ending(NamedTuple):
@@ -45,14 +45,14 @@ class Ending(NamedTuple):
 
 
 class Arm(NamedTuple):
-    """The numbers that one episode is played with."""
+    """The settings of one episode, as numbers."""
 
     start: Float[Array, ""]
     """Probability that the episode starts in explore mode."""
     exploit: Ending
     explore: Ending
     signal: Int[Array, ""]
-    """Which of the controller's signals an informed ending listens to."""
+    """Index of the signal that an informed ending reads."""
 
 
 class ControllerState(NamedTuple):
@@ -61,7 +61,7 @@ class ControllerState(NamedTuple):
     elapsed: Int[Array, ""]
     """Actions taken so far in the present period."""
     memories: tuple[Any, ...]
-    """What each signal remembers."""
+    """The state of each signal."""
     homeostat: homeostasis.HomeostasisState
     signal: Float[Array, ""]
     """The trigger's signal at the last step; NaN if it had none."""
@@ -70,7 +70,7 @@ class ControllerState(NamedTuple):
 
 
 class Controller(NamedTuple):
-    """For one stream; `vmap` makes the batch."""
+    """Pure functions of one environment; `vmap` makes the batch."""
 
     init: Callable[[Key, Arm], ControllerState]
     step: Callable[[Key, Signals, ControllerState], tuple[Mode, ControllerState]]
@@ -79,14 +79,14 @@ class Controller(NamedTuple):
 def make_controller(
     signals: Mapping[str, Signal] = SIGNALS, rule: homeostasis.Rule = "saturated"
 ) -> Controller:
-    """A controller that can listen to `signals`; `Arm.signal` is an index into them."""
+    """Returns a controller that reads `signals`; `Arm.signal` is an index into them."""
     sources = tuple(signals.values())
 
     def init(key: Key, arm: Arm) -> ControllerState:
         del key
         return ControllerState(
             arm=arm,
-            mode=jnp.bool_(EXPLOIT),
+            mode=jnp.bool_(False),
             elapsed=jnp.zeros((), jnp.int32),
             memories=tuple(source.init() for source in sources),
             homeostat=homeostasis.init(),
@@ -100,16 +100,16 @@ def make_controller(
         # One uniform number serves the coin, the homeostat and the starting mode:
         # a step needs only one of them.
         uniform = jax.random.uniform(key)
-        ending = current_ending(state)
-        x, ready, memories = listen(sources, signals, state)
+        ending = _current_ending(state)
+        x, ready, memories = _read(sources, signals, state)
         informed = (ending.kind == INFORMED) & ready & ~signals.is_first
-        # A signal that is not finite says nothing, and would spoil the averages for good.
+        # A signal that is not finite is ignored: it would spoil the averages for good.
         informed &= jnp.isfinite(x)
-        # The averages outlive the episode, and see only steps that a decision is taken at.
+        # The averages outlive the episode, and include only steps with a decision.
         rate = jnp.where(informed, ending.amount, 1.0)
-        watched = homeostasis.observe(x, rate, state.homeostat, rule)
+        observed = homeostasis.observe(x, rate, state.homeostat, rule)
         homeostat = jax.tree.map(
-            lambda new, old: jnp.where(informed, new, old), watched, state.homeostat
+            lambda new, old: jnp.where(informed, new, old), observed, state.homeostat
         )
         probability = jnp.select(
             [ending.kind == COUNTER, ending.kind == COIN, informed],
@@ -137,8 +137,8 @@ def make_controller(
     return Controller(init, step)
 
 
-def current_ending(state: ControllerState) -> Ending:
-    """What may end the period that the stream is in."""
+def _current_ending(state: ControllerState) -> Ending:
+    """Returns what may end the present period."""
     return jax.tree.map(
         lambda explore, exploit: jnp.where(state.mode, explore, exploit),
         state.arm.explore,
@@ -146,15 +146,15 @@ def current_ending(state: ControllerState) -> Ending:
     )
 
 
-def listen(
+def _read(
     sources: tuple[Signal, ...], signals: Signals, state: ControllerState
 ) -> tuple[Float[Array, ""], Bool[Array, ""], tuple[Any, ...]]:
-    """Steps every source and picks the one that the arm listens to."""
-    heard = [
+    """Steps every signal and returns the value of the arm's own."""
+    rows = [
         source.step(signals, memory)
         for source, memory in zip(sources, state.memories, strict=True)
     ]
-    values, readiness, memories = zip(*heard, strict=True)
-    chosen = [state.arm.signal == index for index in range(len(heard))]
+    values, readiness, memories = zip(*rows, strict=True)
+    chosen = [state.arm.signal == index for index in range(len(rows))]
     x = jnp.select(chosen, values, 0.0)
     return x, jnp.select(chosen, readiness, False), memories

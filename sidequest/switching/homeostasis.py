@@ -14,7 +14,7 @@ Two rules:
 `printed` is that algorithm. Heavy tails break it: |z| can reach sqrt(tau), so one spike
 adds up to exp(sqrt(tau)) / tau to the scale and silences the trigger for a long time.
 
-`saturated` (default) mends that in two steps. It caps x+ at the value for which the
+`saturated` (default) fixes that in two steps. It caps x+ at the value for which the
 probability is 1 already: more carries no information. And since averages lag behind a
 signal that drifts, and start empty, a slow gain makes good what they owe:
 
@@ -29,8 +29,8 @@ value of x+ at rate 0.001. A signal that does not vary has z = 0 and switches at
 
 A bandit may give each episode another rate. The mean and the variance are the signal's own
 and serve all rates. Scale and gain also depend on where x+ is capped, and so on the rate:
-there is one of each for every decade of rates. Sharing them, rates of 0.1 and 0.0001 by
-turns came out at 0.8 and 36 times what was asked for.
+there is one of each for every decade of rates. With shared ones, rates of 0.1 and 0.0001
+alternately came out at 0.8 and 36 times their targets.
 """
 
 from typing import Literal, NamedTuple
@@ -43,15 +43,15 @@ from sidequest.types import Key
 
 Rule = Literal["saturated", "printed"]
 
-HORIZON = 100.0  # tau = HORIZON / rate: the averages span this many switches
-GAIN_HORIZON = 10.0  # the gain answers within this many switches, well inside HORIZON
-FLAT = 1e-12  # a variance below FLAT * mean^2 is rounding, not signal
-DECADES = 8  # rates from 1 to 10^-7; lower ones share the last
-HUGE = 1e18  # a signal beyond it counts as this: its square must fit in float32
+_HORIZON = 100.0  # tau = _HORIZON / rate: the averages span this many switches
+_GAIN_HORIZON = 10.0  # the gain responds within this many switches, well inside _HORIZON
+_FLAT = 1e-12  # a variance below _FLAT * mean^2 is rounding, not signal
+_DECADES = 8  # rates from 1 to 10^-7; lower ones share the last
+_HUGE = 1e18  # a signal beyond it counts as this: its square must fit in float32
 
 
 class HomeostasisState(NamedTuple):
-    """Averages of one stream's signal. They live as long as the stream."""
+    """Averages of one environment's signal, over all its episodes."""
 
     count: Int[Array, "decades"]
     """Signals so far; for each decade of rates."""
@@ -60,18 +60,19 @@ class HomeostasisState(NamedTuple):
     log_scale: Float[Array, "decades"]
     """Log of the average of x+; for each decade of rates."""
     gain: Float[Array, "decades"]
-    """What the saturated rule has to make good; the printed rule leaves it at 1."""
+    """Correction of the saturated rule; the printed rule leaves it at 1."""
     probability: Float[Array, ""]
-    """What the last decision was drawn with."""
+    """Probability of the last decision."""
 
 
 def init() -> HomeostasisState:
+    """Returns the state before the first signal."""
     return HomeostasisState(
-        count=jnp.zeros(DECADES, jnp.int32),
+        count=jnp.zeros(_DECADES, jnp.int32),
         mean=jnp.zeros(()),
         variance=jnp.ones(()),
-        log_scale=jnp.zeros(DECADES),
-        gain=jnp.ones(DECADES),
+        log_scale=jnp.zeros(_DECADES),
+        gain=jnp.ones(_DECADES),
         probability=jnp.zeros(()),
     )
 
@@ -94,16 +95,16 @@ def observe(
     state: HomeostasisState,
     rule: Rule = "saturated",
 ) -> HomeostasisState:
-    """`step` without the draw: the new state holds the probability of a switch."""
+    """Takes in one signal without drawing; the state holds the probability of a switch."""
     # A comparison with every decade is cheaper than a gather and a scatter.
-    here = jnp.arange(DECADES) == jnp.clip(jnp.round(-jnp.log10(rate)), 0, DECADES - 1)
+    here = jnp.arange(_DECADES) == jnp.clip(jnp.round(-jnp.log10(rate)), 0, _DECADES - 1)
     count = state.count + here
     # The mean and the variance have seen all signals, a scale those of its decade.
-    tau = jnp.minimum(jnp.sum(count).astype(jnp.float32), HORIZON / rate)
-    signal = jnp.clip(signal, -HUGE, HUGE)
+    tau = jnp.minimum(jnp.sum(count).astype(jnp.float32), _HORIZON / rate)
+    signal = jnp.clip(signal, -_HUGE, _HUGE)
     mean = state.mean + (signal - state.mean) / tau
     variance = state.variance + (jnp.square(signal - mean) - state.variance) / tau
-    flat = variance <= FLAT * jnp.square(mean)
+    flat = variance <= _FLAT * jnp.square(mean)
     z = jnp.where(flat, 0.0, (signal - mean) / jnp.sqrt(jnp.where(flat, 1.0, variance)))
     decide = {"saturated": _saturated, "printed": _printed}.get(rule)
     if decide is None:
@@ -111,7 +112,7 @@ def observe(
     own, log_scale, gain = (
         jnp.sum(jnp.where(here, each, 0)) for each in (count, state.log_scale, state.gain)
     )
-    tau = jnp.minimum(own.astype(jnp.float32), HORIZON / rate)
+    tau = jnp.minimum(own.astype(jnp.float32), _HORIZON / rate)
     change, probability, gain = decide(z - log_scale, rate, tau, own, gain)
     return HomeostasisState(
         count=count,
@@ -140,5 +141,5 @@ def _saturated(excess, rate, tau, count, gain):
     ratio = jnp.where(count > 1, jnp.minimum(ratio, 1.0 / (rate * gain)), ratio)
     growth = (ratio - 1.0) / tau
     probability = jnp.minimum(1.0, rate * gain * ratio / (1.0 + growth))
-    gain = gain * jnp.exp((rate - probability) / GAIN_HORIZON)
+    gain = gain * jnp.exp((rate - probability) / _GAIN_HORIZON)
     return jnp.log1p(growth), probability, gain

@@ -1,8 +1,8 @@
-"""The meta-controller: which numbers the next episode is played with (section 2.3).
+"""The meta-controller: bandits that choose the settings of each episode (section 2.3).
 
-Any variant is a *menu* with three dimensions: how an episode starts, how long it exploits,
+Any variant is arrays with three dimensions: how an episode starts, how long it exploits,
 how long it explores. Each dimension has one entry or more; a bandit chooses among them,
-and a dimension with one entry is simply fixed. So one program serves every variant.
+and a dimension with one entry is fixed. So one program serves every variant.
 
     variant                        start     exploit              explore
     XU-experiment-level-X          1         -                    -
@@ -10,8 +10,8 @@ and a dimension with one entry is simply fixed. So one program serves every vari
     XU-intra(10,informed,p*,X)     1         .1 .01 .001 .0001    10
     XU-intra(*,blind,n*,G)         0         10 100 1000 10000    1 10 100
 
-One meta-controller serves all streams of a run: arms are drawn from the probabilities of
-the moment, episodes are fed back in the order in which they end.
+One meta-controller serves all environments of a run: arms are drawn with the present
+probabilities, and bandits are updated with episodes in the order in which they end.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,22 +40,21 @@ from sidequest.switching.variants import (
 from sidequest.types import AnyArray, Key
 
 DIMENSIONS = ("start", "exploit", "explore")
-LENGTHS_KEPT = 100  # a share of an episode's length refers to the median of these
-LENGTHS_NEEDED = 10
-TOLD_AT_ONCE = 32  # episodes; a pass over the bandits' windows serves so many
-LENGTH_ASSUMED = 1_000.0  # until that many episodes have ended
-
+UPDATE_CHUNK = 32  # episodes in one pass over the bandits' windows
+_LENGTHS_KEPT = 100  # a share of an episode's length refers to the median of these
+_LENGTHS_NEEDED = 10
+_LENGTH_ASSUMED = 1_000.0  # until that many episodes have ended
 
 Arms: TypeAlias = Mapping[str, float | str] | Sequence[float] | np.ndarray | float
-"""What fixes a bandit's choice: by its name, or in the order of the variant's name."""
+"""Fixed choices of bandits: by name, or in the order of the variant's name."""
 
 
-class Menu(NamedTuple):
+class VariantArrays(NamedTuple):
     """A variant as numbers; rows of `entries` are start, exploit, explore."""
 
     entries: Float[AnyArray, "D K"]
     in_use: Int[AnyArray, "D"]
-    """How many entries of each row there are; the rest is padding."""
+    """Number of entries of each row; the rest is padding."""
     kinds: Int[AnyArray, "2"]
     """What ends an exploit and an explore period."""
     share: Bool[AnyArray, "2"]
@@ -65,8 +64,8 @@ class Menu(NamedTuple):
     signal: Int[AnyArray, ""]
 
 
-def menu_of(variant: Variant, arms: ArmSets = PAPER_ARMS) -> Menu:
-    """The numbers of a variant, ready for a compiled program."""
+def variant_arrays(variant: Variant, arms: ArmSets = PAPER_ARMS) -> VariantArrays:
+    """Returns the numbers of a variant, for a compiled program."""
     rows = _rows(variant, arms)
     width = max(len(values) for values in (*arms, (0, 1)))
     entries = np.zeros((len(rows), width), np.float32)
@@ -82,7 +81,7 @@ def menu_of(variant: Variant, arms: ArmSets = PAPER_ARMS) -> Menu:
     else:
         kinds = (NEVER, NEVER)
     share = [amount is not None and amount.unit == "share" for amount in (exploit, explore)]
-    return Menu(
+    return VariantArrays(
         entries=entries,
         in_use=np.array([len(values) for values in rows], np.int32),
         kinds=np.array(kinds, np.int32),
@@ -100,7 +99,7 @@ def _blind_kind(exploit: Amount | None) -> int:
 
 
 def _rows(variant: Variant, arms: ArmSets) -> tuple[tuple[float, ...], ...]:
-    """The entries of each dimension; shares as fractions."""
+    """Returns the entries of each dimension; shares as fractions."""
 
     def fixed(amount: Amount | str | None) -> float:
         if isinstance(amount, str):
@@ -121,7 +120,7 @@ def _rows(variant: Variant, arms: ArmSets) -> tuple[tuple[float, ...], ...]:
 
 
 def name_arms(variant: Variant, arms: Arms | None) -> dict[str, float]:
-    """The fixed number of each bandit named; see `Switch` for what `arms` may be."""
+    """Returns the fixed number of each bandit in `arms`, which `Switch` describes."""
     adapted = list(variant.bandits())
     if arms is None:
         return {}
@@ -148,33 +147,33 @@ def name_arms(variant: Variant, arms: Arms | None) -> dict[str, float]:
     return fixed
 
 
-def fix_arms(menu: Menu, fixed: Mapping[str, float]) -> Menu:
-    """The menu with one entry in each of the fixed dimensions."""
-    entries, in_use = np.array(menu.entries), np.array(menu.in_use)
+def fix_arms(variant: VariantArrays, fixed: Mapping[str, float]) -> VariantArrays:
+    """Returns the arrays with one entry in each of the fixed dimensions."""
+    entries, in_use = np.array(variant.entries), np.array(variant.in_use)
     for name, number in fixed.items():
         row = DIMENSIONS.index(name)
         entries[row, 0], in_use[row] = number, 1
-    return menu._replace(entries=entries, in_use=in_use)
+    return variant._replace(entries=entries, in_use=in_use)
 
 
 class MetaState(NamedTuple):
-    menu: Menu
+    variant: VariantArrays
     bandit: Any
     lengths: Float[Array, "N"]
     """Of the most recent episodes, newest last; NaN where there was none yet."""
 
 
-class Offer(NamedTuple):
-    """All that is needed to draw arms: what an actor takes along for a while."""
+class ArmProbabilities(NamedTuple):
+    """What actors need to draw arms."""
 
-    menu: Menu
+    variant: VariantArrays
     probabilities: Float[Array, "D K"]
     length: Float[Array, ""]
     """The length that a share of an episode refers to."""
 
 
 class Episodes(NamedTuple):
-    """What is fed back of E episodes."""
+    """Choices, returns and lengths of E episodes."""
 
     choices: Int[AnyArray, "E D"]
     returns: Float[AnyArray, "E"]
@@ -182,40 +181,41 @@ class Episodes(NamedTuple):
 
 
 class MetaController(NamedTuple):
-    init: Callable[[Menu], MetaState]
-    offer: Callable[[MetaState], Offer]
+    init: Callable[[VariantArrays], MetaState]
+    arm_probabilities: Callable[[MetaState], ArmProbabilities]
     update: Callable[[MetaState, Episodes, Bool[Array, "E"]], MetaState]
-    """(state, episodes, ended) -> state: hears of those that have ended, in order."""
+    """(state, episodes, ended) -> state: counts the episodes that have ended, in order."""
 
 
 def make_metacontroller(
     bandit: Callable[[int], bandits.Bandit] = bandits.proportional,
     arms: ArmSets = PAPER_ARMS,
 ) -> MetaController:
-    """`bandit` makes a bandit from a number of arms; each dimension gets its own."""
+    """Returns a meta-controller; `bandit` makes the bandit of a dimension from its size."""
     width = max(len(values) for values in (*arms, (0, 1)))
-    choosing = bandits.factored(bandit(width), len(DIMENSIONS))
+    choosing = bandits.factored(bandit(width))
 
-    def init(menu: Menu) -> MetaState:
-        menu = jax.tree.map(jnp.asarray, menu)
-        lengths = jnp.full(LENGTHS_KEPT, jnp.nan)
-        return MetaState(menu, choosing.init(menu.in_use), lengths)
+    def init(variant: VariantArrays) -> MetaState:
+        variant = jax.tree.map(jnp.asarray, variant)
+        lengths = jnp.full(_LENGTHS_KEPT, jnp.nan)
+        return MetaState(variant, choosing.init(variant.in_use), lengths)
 
-    def offer(state: MetaState) -> Offer:
+    def arm_probabilities(state: MetaState) -> ArmProbabilities:
         known = jnp.sum(~jnp.isnan(state.lengths))
         median = jnp.nanmedian(state.lengths)
-        length = jnp.where(known >= LENGTHS_NEEDED, median, LENGTH_ASSUMED)
-        return Offer(state.menu, choosing.probabilities(state.bandit), length)
+        length = jnp.where(known >= _LENGTHS_NEEDED, median, _LENGTH_ASSUMED)
+        probabilities = choosing.probabilities(state.bandit)
+        return ArmProbabilities(state.variant, probabilities, length)
 
-    def tell(state: MetaState, episodes: Episodes, count: Int[Array, ""]) -> MetaState:
-        """Of the first `count` of these episodes."""
+    def add(state: MetaState, episodes: Episodes, count: Int[Array, ""]) -> MetaState:
+        """Updates the bandits with the first `count` of these episodes."""
         lengths = jnp.concatenate([state.lengths, episodes.lengths.astype(jnp.float32)])
         return MetaState(
-            menu=state.menu,
+            variant=state.variant,
             bandit=choosing.update(
                 state.bandit, Ended(episodes.choices, episodes.returns, count)
             ),
-            lengths=lax.dynamic_slice(lengths, (count,), (LENGTHS_KEPT,)),
+            lengths=lax.dynamic_slice(lengths, (count,), (_LENGTHS_KEPT,)),
         )
 
     def update(state: MetaState, episodes: Episodes, ended: Bool[Array, "E"]) -> MetaState:
@@ -223,24 +223,24 @@ def make_metacontroller(
         ended &= jnp.isfinite(episodes.returns)
         count = jnp.sum(ended)
         episodes = _in_front(episodes, ended)
-        if len(ended) <= TOLD_AT_ONCE:
-            return tell(state, episodes, count)
+        if len(ended) <= UPDATE_CHUNK:
+            return add(state, episodes, count)
 
-        def some(i: Int[Array, ""], state: MetaState) -> MetaState:
-            first = i * TOLD_AT_ONCE
+        def add_chunk(i: Int[Array, ""], state: MetaState) -> MetaState:
+            first = i * UPDATE_CHUNK
             part = jax.tree.map(
-                lambda leaf: lax.dynamic_slice_in_dim(leaf, first, TOLD_AT_ONCE), episodes
+                lambda leaf: lax.dynamic_slice_in_dim(leaf, first, UPDATE_CHUNK), episodes
             )
-            return tell(state, part, jnp.minimum(count - first, TOLD_AT_ONCE))
+            return add(state, part, jnp.minimum(count - first, UPDATE_CHUNK))
 
-        return lax.fori_loop(0, -(-count // TOLD_AT_ONCE), some, state)
+        return lax.fori_loop(0, -(-count // UPDATE_CHUNK), add_chunk, state)
 
-    return MetaController(init, offer, update)
+    return MetaController(init, arm_probabilities, update)
 
 
 def _in_front(episodes: Episodes, ended: Bool[Array, "E"]) -> Episodes:
-    """Those that have ended, in order; then zeros, to a whole number of calls."""
-    size = -(-len(ended) // TOLD_AT_ONCE) * TOLD_AT_ONCE
+    """Returns those that have ended, in order; then zeros, to a whole number of chunks."""
+    size = -(-len(ended) // UPDATE_CHUNK) * UPDATE_CHUNK
     place = jnp.where(ended, jnp.cumsum(ended) - 1, size)
 
     def move(leaf: Array) -> Array:
@@ -250,29 +250,29 @@ def _in_front(episodes: Episodes, ended: Bool[Array, "E"]) -> Episodes:
     return jax.tree.map(move, episodes)
 
 
-def draw(key: Key, offer: Offer) -> tuple[Int[Array, "D"], Arm]:
-    """Chooses an entry of each dimension: the arm of one episode of one stream."""
+def draw(key: Key, arms: ArmProbabilities) -> tuple[Int[Array, "D"], Arm]:
+    """Draws an entry of each dimension: the arm of one episode."""
     keys = jax.random.split(key, len(DIMENSIONS))
-    choices = jax.vmap(bandits.draw)(keys, offer.probabilities)
-    return choices, arm_of(choices, offer)
+    choices = jax.vmap(bandits.draw)(keys, arms.probabilities)
+    return choices, _arm_of(choices, arms)
 
 
-def arm_of(choices: Int[Array, "D"], offer: Offer) -> Arm:
-    """The numbers that these choices stand for.
+def _arm_of(choices: Int[Array, "D"], arms: ArmProbabilities) -> Arm:
+    """Returns the numbers of these choices.
 
     A share f of the length L means max(1, round(f L)) steps. Symmetric switching gives
     explore periods the exploit amount.
     """
-    menu = offer.menu
-    chosen = jnp.arange(menu.entries.shape[1])[None] == choices[:, None]
-    start, exploit, explore = jnp.sum(jnp.where(chosen, menu.entries, 0.0), axis=1)
-    amounts = jnp.stack([exploit, jnp.where(menu.symmetric, exploit, explore)])
-    shares = jnp.stack([menu.share[0], jnp.where(menu.symmetric, *menu.share)])
-    steps = jnp.maximum(1.0, jnp.round(amounts * offer.length))
+    variant = arms.variant
+    chosen = jnp.arange(variant.entries.shape[1])[None] == choices[:, None]
+    start, exploit, explore = jnp.sum(jnp.where(chosen, variant.entries, 0.0), axis=1)
+    amounts = jnp.stack([exploit, jnp.where(variant.symmetric, exploit, explore)])
+    shares = jnp.stack([variant.share[0], jnp.where(variant.symmetric, *variant.share)])
+    steps = jnp.maximum(1.0, jnp.round(amounts * arms.length))
     amounts = jnp.where(shares, steps, amounts)
     return Arm(
         start=start,
-        exploit=Ending(menu.kinds[0], amounts[0]),
-        explore=Ending(menu.kinds[1], amounts[1]),
-        signal=menu.signal,
+        exploit=Ending(variant.kinds[0], amounts[0]),
+        explore=Ending(variant.kinds[1], amounts[1]),
+        signal=variant.signal,
     )

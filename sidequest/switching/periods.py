@@ -20,13 +20,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sidequest.types import Mode
 
-EXACT = 128
-PER_OCTAVE = 16
-BINS = EXACT + 8 * PER_OCTAVE  # up to 32768 steps; longer periods share the last bin
+_EXACT = 128
+_PER_OCTAVE = 16
+_BINS = _EXACT + 8 * _PER_OCTAVE  # up to 32768 steps; longer periods share the last bin
 
 
 class PeriodStats(NamedTuple):
-    """Of one episode, or of a batch of them."""
+    """Explore periods of one episode, or of a batch of them."""
 
     p: float | Float[Array, ""]
     median: float | Float[Array, ""]
@@ -36,7 +36,7 @@ class PeriodStats(NamedTuple):
 
 
 def periods(trace) -> PeriodStats:
-    """Statistics of one episode's modes: booleans (True explores) or a text such as "GGXX".
+    """Returns the statistics of a trace: booleans (True explores) or a text such as "GGXX".
 
     >>> periods("GXXGGX")
     PeriodStats(p=0.5, median=1.5, relative_median=0.25, lengths=array([2, 1]))
@@ -59,25 +59,26 @@ def periods(trace) -> PeriodStats:
 
 
 class PeriodsState(NamedTuple):
-    """What the streaming form remembers of the present episode of one stream."""
+    """The state of the streaming form: the present episode of one environment."""
 
     steps: Int[Array, ""]
     explored: Int[Array, ""]
     open_length: Int[Array, ""]
-    """Length of the explore period that is going on; 0 in exploit mode."""
+    """Length of the present explore period; 0 in exploit mode."""
     started_exploring: Bool[Array, ""]
     counts: Int[Array, "N"]
     sums: Float[Array, "N"]
 
 
 def init() -> PeriodsState:
+    """Returns the state before the first step."""
     zero = jnp.zeros((), jnp.int32)
-    counts = jnp.zeros(BINS, jnp.int32)
-    return PeriodsState(zero, zero, zero, jnp.bool_(False), counts, jnp.zeros(BINS))
+    counts = jnp.zeros(_BINS, jnp.int32)
+    return PeriodsState(zero, zero, zero, jnp.bool_(False), counts, jnp.zeros(_BINS))
 
 
 def step(mode: Mode, is_first: Bool[Array, ""], state: PeriodsState) -> PeriodsState:
-    """Takes in the mode of one step; `is_first` forgets the episode before it."""
+    """Adds the mode of one step; `is_first` starts a new episode."""
     open_before = jnp.where(is_first, 0, state.open_length)
     closes = (open_before > 0) & ~mode
     counts, sums = _insert(state, open_before, closes)
@@ -92,7 +93,7 @@ def step(mode: Mode, is_first: Bool[Array, ""], state: PeriodsState) -> PeriodsS
 
 
 def summary(state: PeriodsState) -> PeriodStats:
-    """Statistics of the steps so far; at the end of an episode, of the episode."""
+    """Returns the statistics of the episode so far."""
     counts, sums = _insert(state, state.open_length, state.open_length > 0)
     cumulative = jnp.cumsum(counts)
     total = cumulative[-1]
@@ -108,12 +109,12 @@ def summary(state: PeriodsState) -> PeriodStats:
 
 
 def number(state: PeriodsState) -> Int[Array, ""]:
-    """How many explore periods the episode has had, an open one included."""
+    """Returns the number of explore periods so far, an open one included."""
     return jnp.sum(state.counts) + (state.open_length > 0)
 
 
 def entry_rate(state: PeriodsState) -> Float[Array, ""]:
-    """Switches to explore for each exploit step; NaN if no step exploited."""
+    """Returns switches to explore per exploit step; NaN if no step exploited."""
     entries = number(state) - state.started_exploring
     return entries / (state.steps - state.explored)
 
@@ -122,9 +123,9 @@ def _insert(
     state: PeriodsState, length: Int[Array, ""], happens: Bool[Array, ""]
 ) -> tuple[Int[Array, "N"], Float[Array, "N"]]:
     size = length.astype(jnp.float32)
-    octaves = jnp.log2(jnp.maximum(size, EXACT) / EXACT)
-    coarse = EXACT + jnp.floor(PER_OCTAVE * octaves).astype(jnp.int32)
-    index = jnp.where(length <= EXACT, length - 1, jnp.minimum(coarse, BINS - 1))
+    octaves = jnp.log2(jnp.maximum(size, _EXACT) / _EXACT)
+    coarse = _EXACT + jnp.floor(_PER_OCTAVE * octaves).astype(jnp.int32)
+    index = jnp.where(length <= _EXACT, length - 1, jnp.minimum(coarse, _BINS - 1))
     # A comparison with every bin is one kernel with all around it; a scatter is one alone.
-    here = (jnp.arange(BINS) == index) & happens
+    here = (jnp.arange(_BINS) == index) & happens
     return state.counts + here, state.sums + jnp.where(here, size, 0.0)

@@ -2,7 +2,7 @@
 
 A trigger gives the probability that the present period ends at this step. The blind
 ones (section 2.2) need nothing but a number; the informed one reads a scalar *signal*
-and hands it to homeostasis, which holds the target rate.
+and passes it to homeostasis, which keeps the target rate.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ NEVER, COUNTER, COIN, INFORMED = range(4)
 
 
 class Signal(NamedTuple):
-    """A scalar that is high when the agent should explore, and what it remembers."""
+    """A scalar that is high when the agent should explore; it may have a state."""
 
     init: Callable[[], Any]
     step: Callable[[Signals, Any], tuple[Float[Array, ""], Bool[Array, ""], Any]]
@@ -27,7 +27,7 @@ class Signal(NamedTuple):
 
 
 def stateless(read: Callable[[Signals], Float[Array, ""]]) -> Signal:
-    """Makes a plain function of the present step's signals a `Signal`."""
+    """Returns a `Signal` that is a function of the present step's signals."""
 
     def step(signals: Signals, state: tuple) -> tuple[Array, Array, tuple]:
         return read(signals), jnp.bool_(True), state
@@ -36,21 +36,21 @@ def stateless(read: Callable[[Signals], Float[Array, ""]]) -> Signal:
 
 
 class PromiseState(NamedTuple):
-    """The last k promises, oldest first, each with what has come of it so far."""
+    """The last k values, oldest first, each with the return since then."""
 
     values: Float[Array, "k"]
     returns: Float[Array, "k"]
-    """Discounted reward since the value was promised."""
+    """Discounted rewards since that value."""
     discounts: Float[Array, "k"]
     """Product of the discounts since then."""
     age: Int[Array, ""]
-    """Steps of this episode that the window has seen."""
+    """Steps of this episode in the window."""
 
 
 def value_promise(
     horizon: int = 5, order: Literal["standard", "printed"] = "standard"
 ) -> Signal:
-    """How far the value of k steps ago missed what came (section 2.2).
+    """Returns the error of the value of k steps ago, the value promise (section 2.2).
 
         D(t-k, t) = | V(s_{t-k}) - sum_{j=1..k} gamma^{j-1} R_{t-k+j} - gamma^k V(s_t) |
 
@@ -96,7 +96,7 @@ def value_promise(
 def action_mismatch(
     q_one: Float[Array, "A"], q_two: Float[Array, "A"], top: int = 3
 ) -> Float[Array, ""]:
-    """1 - |top-k actions that two heads share| / k (appendix B).
+    """Returns 1 - |top-k actions that two heads share| / k (appendix B).
 
     With no more than k actions k is one less than there are: all of them are always shared.
     """
@@ -108,7 +108,7 @@ def action_mismatch(
 
 
 def value_variance(q_one: Float[Array, "A"], q_two: Float[Array, "A"]) -> Float[Array, ""]:
-    """Variance of the Q-values across two heads, averaged over actions (appendix B)."""
+    """Returns the variance of Q-values across two heads, mean over actions (appendix B)."""
     return jnp.mean(jnp.square(q_one - q_two)) / 4.0
 
 

@@ -16,7 +16,7 @@ from sidequest.agent.modes import modes_of
 from sidequest.agent.networks import QFunction, RecurrentQNetwork
 from sidequest.switching import bandits
 from sidequest.switching.controllers import make_controller
-from sidequest.switching.metacontroller import make_metacontroller, menu_of
+from sidequest.switching.metacontroller import make_metacontroller, variant_arrays
 from sidequest.switching.variants import parse
 from sidequest.types import Timestep
 
@@ -77,8 +77,8 @@ def compiled(heads):
 
 def play(name, timesteps, seed=0):
     variant = parse(name)
-    offer = META.offer(META.init(menu_of(variant)))
-    policy = Policy(Script(), jnp.ones(len(variant.heads)), offer)
+    arms = META.arm_probabilities(META.init(variant_arrays(variant)))
+    policy = Policy(Script(), jnp.ones(len(variant.heads)), arms)
     modes = modes_of(variant, variant.heads)
     out = compiled(variant.heads)(policy, modes, jax.random.key(seed), timesteps)
     return jax.tree.map(np.asarray, out)
@@ -186,9 +186,9 @@ def test_an_arm_lasts_an_episode_and_is_drawn_anew_at_its_first_step():
 
 def test_arms_are_drawn_by_the_probabilities_on_offer():
     variant = parse("XU-episode-level-*")
-    offer = META.offer(META.init(menu_of(variant)))
-    only = offer.probabilities.at[0].set(jnp.array([0.0, 1.0, 0.0, 0.0]))
-    policy = Policy(Script(), jnp.ones(1), offer._replace(probabilities=only))
+    arms = META.arm_probabilities(META.init(variant_arrays(variant)))
+    only = arms.probabilities.at[0].set(jnp.array([0.0, 1.0, 0.0, 0.0]))
+    policy = Policy(Script(), jnp.ones(1), arms._replace(probabilities=only))
     timesteps = stream(1)
     modes = modes_of(variant, variant.heads)
     record, *_ = compiled(variant.heads)(policy, modes, jax.random.key(0), timesteps)
@@ -230,9 +230,9 @@ def real():
         post_units=7,
         head_units=5,
     )
-    offer = META.offer(META.init(menu_of(variant)))
+    arms = META.arm_probabilities(META.init(variant_arrays(variant)))
     q_function = QFunction(network, network.identity_normalisation())
-    policy = Policy(q_function, jnp.ones(len(variant.heads)), offer)
+    policy = Policy(q_function, jnp.ones(len(variant.heads)), arms)
     actor = make_actor(make_controller(), variant.heads, discount=GAMMA)
     modes = modes_of(variant, variant.heads)
     init = jax.jit(lambda key: actor.init(key, policy, modes))

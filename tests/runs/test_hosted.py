@@ -23,7 +23,7 @@ from sidequest.runs.hosted import HostedRun, choose_lag, share
 from sidequest.runs.pace import pace_of
 from sidequest.runs.state import Individual
 from sidequest.runs.tally import Tally
-from sidequest.switching.metacontroller import TOLD_AT_ONCE, Episodes, menu_of
+from sidequest.switching.metacontroller import UPDATE_CHUNK, Episodes, variant_arrays
 from sidequest.switching.variants import parse
 from sidequest.types import Timestep
 from tests.agent.batches import unroll_one
@@ -111,8 +111,8 @@ class Told:
 
 
 def individual(seed: int) -> Individual:
-    menu = menu_of(VARIANT, arms_of(TINY.switching))
-    return Individual(jax.random.key(seed), menu, modes_of(VARIANT, ("extrinsic",)))
+    arrays = variant_arrays(VARIANT, arms_of(TINY.switching))
+    return Individual(jax.random.key(seed), arrays, modes_of(VARIANT, ("extrinsic",)))
 
 
 def make_run(spec: EnvironmentSpec, groups, evaluator=None, episodes=0) -> HostedRun:
@@ -200,7 +200,7 @@ def test_bandits_hear_of_every_episode_of_the_blocks_that_were_read(run):
 def test_bandits_hear_of_more_episodes_than_fit_one_call(run):
     (record,) = blocks(run, 1)
     shape = record.round.summaries.finished.shape
-    assert TOLD_AT_ONCE < np.prod(shape) < 2 * TOLD_AT_ONCE
+    assert UPDATE_CHUNK < np.prod(shape) < 2 * UPDATE_CHUNK
     lengths = np.arange(1, np.prod(shape) + 1, dtype=np.int32).reshape(shape)
     summaries = record.round.summaries._replace(
         finished=np.ones(shape, bool), length=lengths

@@ -164,9 +164,9 @@ def test_actors_pull_at_their_interval_only(agent, alone):
         if block % 2 == 1:
             newest = arrays((after.learner.q_function, after.learner.scale))
             jax.tree.map(np.testing.assert_array_equal, pulled[:2], newest)
-            offer = agent.parts.meta.offer(after.meta)
+            arms = agent.parts.meta.arm_probabilities(after.meta)
             close = functools.partial(np.testing.assert_allclose, rtol=1e-6)
-            close(pulled.offer.probabilities, offer.probabilities)
+            close(pulled.arms.probabilities, arms.probabilities)
         else:
             jax.tree.map(np.testing.assert_array_equal, pulled, kept)
     # And pulling makes a difference.

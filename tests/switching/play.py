@@ -10,8 +10,8 @@ from sidequest.switching.controllers import make_controller
 from sidequest.switching.metacontroller import (
     fix_arms,
     make_metacontroller,
-    menu_of,
     name_arms,
+    variant_arrays,
 )
 from sidequest.switching.variants import parse
 from sidequest.types import Signals
@@ -66,12 +66,12 @@ def make_signals(steps: int, episodes: str | int | None = None, **columns) -> Si
 def make_arm(variant: str, arms=None, length: float | None = None):
     """The arm of a variant whose bandits, if any, are fixed by `arms`."""
     parsed = parse(variant)
-    menu = fix_arms(menu_of(parsed), name_arms(parsed, arms))
+    arrays = fix_arms(variant_arrays(parsed), name_arms(parsed, arms))
     meta = make_metacontroller(lambda count: proportional(count, window=8))
-    offer = meta.offer(meta.init(menu))
+    chances = meta.arm_probabilities(meta.init(arrays))
     if length is not None:
-        offer = offer._replace(length=jnp.float32(length))
-    return metacontroller.arm_of(jnp.zeros(3, jnp.int32), offer)
+        chances = chances._replace(length=jnp.float32(length))
+    return metacontroller._arm_of(jnp.zeros(3, jnp.int32), chances)
 
 
 @jax.jit

@@ -8,14 +8,14 @@ import pytest
 from sidequest.switching import bandits
 from sidequest.switching.metacontroller import (
     DIMENSIONS,
-    TOLD_AT_ONCE,
+    UPDATE_CHUNK,
     Episodes,
-    arm_of,
+    _arm_of,
     draw,
     fix_arms,
     make_metacontroller,
-    menu_of,
     name_arms,
+    variant_arrays,
 )
 from sidequest.switching.triggers import COIN, COUNTER, INFORMED, NEVER
 from sidequest.switching.variants import ArmSets, parse
@@ -24,7 +24,7 @@ RATES = [0.1, 0.01, 0.001, 0.0001]
 STEPS = [10, 100, 1_000, 10_000]
 
 META = make_metacontroller(lambda arms: bandits.proportional(arms, window=50))
-OFFER, UPDATE = jax.jit(META.offer), jax.jit(META.update)
+PROBABILITIES, UPDATE = jax.jit(META.arm_probabilities), jax.jit(META.update)
 
 
 def tell(state, choices, fitness, length):
@@ -36,14 +36,14 @@ def tell(state, choices, fitness, length):
 DRAW = jax.jit(jax.vmap(draw, in_axes=(0, None)))
 
 
-def rows(menu) -> list[list[float]]:
+def rows(arrays) -> list[list[float]]:
     """The entries that are in use, without the padding."""
-    pairs = zip(menu.entries.tolist(), menu.in_use.tolist(), strict=True)
+    pairs = zip(arrays.entries.tolist(), arrays.in_use.tolist(), strict=True)
     return [row[:count] for row, count in pairs]
 
 
 @pytest.mark.parametrize(
-    # what a variant's menu is: start, exploit, explore, and what ends the two periods
+    # what a variant's arrays is: start, exploit, explore, and what ends the two periods
     "name, start, exploit, explore, kinds",
     [
         ("XU-experiment-level-G", [0], [0], [0], (NEVER, NEVER)),
@@ -62,11 +62,11 @@ def rows(menu) -> list[list[float]]:
     ],
 )
 def test_menu_by_hand(name, start, exploit, explore, kinds):
-    menu = menu_of(parse(name))
-    for row, expected in zip(rows(menu), [start, exploit, explore], strict=True):
+    arrays = variant_arrays(parse(name))
+    for row, expected in zip(rows(arrays), [start, exploit, explore], strict=True):
         assert row == pytest.approx(expected)
-    assert tuple(menu.kinds.tolist()) == kinds
-    assert bool(menu.symmetric) == ("(=" in name)
+    assert tuple(arrays.kinds.tolist()) == kinds
+    assert bool(arrays.symmetric) == ("(=" in name)
 
 
 def test_which_amounts_are_shares():
@@ -76,7 +76,7 @@ def test_which_amounts_are_shares():
         ("XU-intra(5,blind,20%,G)", [True, False]),
         ("XU-intra(=,blind,20%,G)", [True, False]),
     ]:
-        assert menu_of(parse(name)).share.tolist() == shares
+        assert variant_arrays(parse(name)).share.tolist() == shares
 
 
 def test_which_signal_the_trigger_listens_to():
@@ -85,27 +85,29 @@ def test_which_signal_the_trigger_listens_to():
         ("informed:mismatch", 1),
         ("informed:variance", 2),
     ]:
-        assert menu_of(parse(f"XU-intra(1,{trigger},0.1,G)")).signal == index
+        assert variant_arrays(parse(f"XU-intra(1,{trigger},0.1,G)")).signal == index
 
 
 def test_all_menus_have_one_shape():
     names = ["XU-experiment-level-X", "XU-intra(*,blind,n*,G)", "XU-episode-level-*"]
-    assert {menu_of(parse(name)).entries.shape for name in names} == {(3, 4)}
+    assert {variant_arrays(parse(name)).entries.shape for name in names} == {(3, 4)}
     wide = ArmSets(explore_steps=(1, 2, 3, 4, 5, 6))
-    assert menu_of(parse("XU-intra(*,blind,7,G)"), wide).entries.shape == (3, 6)
+    assert variant_arrays(parse("XU-intra(*,blind,7,G)"), wide).entries.shape == (3, 6)
 
 
 def test_fixed_arms_leave_one_entry():
     variant = parse("XU-intra(*,informed,p*,G)")
-    menu = fix_arms(menu_of(variant), name_arms(variant, {"exploit": 0.02}))
-    assert rows(menu)[1] == pytest.approx([0.02])
-    assert rows(menu)[2] == [1, 10, 100]
-    assert rows(menu_of(variant))[1] == pytest.approx(RATES)  # the original is untouched
+    arrays = fix_arms(variant_arrays(variant), name_arms(variant, {"exploit": 0.02}))
+    assert rows(arrays)[1] == pytest.approx([0.02])
+    assert rows(arrays)[2] == [1, 10, 100]
+    assert rows(variant_arrays(variant))[1] == pytest.approx(
+        RATES
+    )  # the original is untouched
 
 
 def arm_with(name: str, length: float, choices=(0, 0, 0)):
-    offer = META.offer(META.init(menu_of(parse(name))))
-    return arm_of(jnp.array(choices), offer._replace(length=jnp.float32(length)))
+    arms = META.arm_probabilities(META.init(variant_arrays(parse(name))))
+    return _arm_of(jnp.array(choices), arms._replace(length=jnp.float32(length)))
 
 
 def test_an_arm_is_what_was_chosen():
@@ -124,7 +126,7 @@ def test_a_share_is_rounded_and_never_below_a_step(length, exploit, explore):
 
 
 def test_shares_refer_to_the_median_of_recent_episodes():
-    state = META.init(menu_of(parse("XU-intra(5%,blind,20%,G)")))
+    state = META.init(variant_arrays(parse("XU-intra(5%,blind,20%,G)")))
     choices, fitness = jnp.zeros(3, jnp.int32), jnp.float32(0.0)
 
     def finish(state, lengths):
@@ -132,35 +134,37 @@ def test_shares_refer_to_the_median_of_recent_episodes():
             state = tell(state, choices, fitness, length)
         return state
 
-    assert OFFER(state).length == 1_000  # an assumption, before ten episodes have ended
+    assert (
+        PROBABILITIES(state).length == 1_000
+    )  # an assumption, before ten episodes have ended
     state = finish(state, [10, 20, 30, 40, 50, 60, 70, 80, 90])
-    assert OFFER(state).length == 1_000
+    assert PROBABILITIES(state).length == 1_000
     state = finish(state, [9_999])
-    assert OFFER(state).length == 55
+    assert PROBABILITIES(state).length == 55
     state = finish(state, [7] * 100)  # the old ones are forgotten
-    assert OFFER(state).length == 7
+    assert PROBABILITIES(state).length == 7
     state = finish(state, [8] * 49)
-    assert OFFER(state).length == 7
+    assert PROBABILITIES(state).length == 7
     state = finish(state, [8] * 2)
-    assert OFFER(state).length == 8
+    assert PROBABILITIES(state).length == 8
 
 
 def test_arms_are_drawn_with_the_probabilities_of_the_bandits():
-    state = META.init(menu_of(parse("XU-intra(*,blind,n*,G)")))
+    state = META.init(variant_arrays(parse("XU-intra(*,blind,n*,G)")))
     rng = np.random.default_rng(0)
     for _ in range(60):  # the third exploit arm and the first explore arm do better
         exploit, explore = rng.integers(4), rng.integers(3)
         fitness = jnp.float32((exploit == 2) + 0.5 * (explore == 0))
         choices = jnp.array([0, exploit, explore], jnp.int32)
         state = tell(state, choices, fitness, 10)
-    offer = OFFER(state)
-    probabilities = np.asarray(offer.probabilities)
+    arms = PROBABILITIES(state)
+    probabilities = np.asarray(arms.probabilities)
     np.testing.assert_allclose(probabilities.sum(1), 1.0, rtol=1e-6)
     assert probabilities[0].tolist() == [1, 0, 0, 0]
     assert probabilities[1].argmax() == 2 and probabilities[2].argmax() == 0
     assert probabilities[2, 3] == 0  # three arms: the fourth is padding
 
-    choices, arms = DRAW(jax.random.split(jax.random.key(0), 10_000), offer)
+    choices, arms = DRAW(jax.random.split(jax.random.key(0), 10_000), arms)
     for dimension in range(len(DIMENSIONS)):
         found = np.bincount(choices[:, dimension], minlength=4) / 10_000
         np.testing.assert_allclose(found, probabilities[dimension], atol=0.02)
@@ -171,7 +175,7 @@ def test_arms_are_drawn_with_the_probabilities_of_the_bandits():
 
 
 def test_both_bandits_learn_from_the_same_return():
-    state = META.init(menu_of(parse("XU-intra(*,blind,n*,G)")))
+    state = META.init(variant_arrays(parse("XU-intra(*,blind,n*,G)")))
     for fitness in (1.0, 5.0):
         choices = jnp.array([0, 3, 1], jnp.int32)
         state = tell(state, choices, fitness, 10)
@@ -179,7 +183,7 @@ def test_both_bandits_learn_from_the_same_return():
     assert state.bandit.arms[:, -1].tolist() == [0, 3, 1]
 
 
-@pytest.mark.parametrize("number", [5, TOLD_AT_ONCE, 3 * TOLD_AT_ONCE - 7])
+@pytest.mark.parametrize("number", [5, UPDATE_CHUNK, 3 * UPDATE_CHUNK - 7])
 def test_those_that_have_ended_are_told_in_order(number):
     rng = np.random.default_rng(number)
     choices = rng.integers(0, 3, (number, 3)).astype(np.int32)
@@ -187,7 +191,7 @@ def test_those_that_have_ended_are_told_in_order(number):
     lengths = rng.integers(1, 99, number)
     ended = rng.random(number) < 0.7
     returns[3] = np.nan  # would spoil the whole window: not told
-    state = expected = META.init(menu_of(parse("XU-intra(*,blind,n*,G)")))
+    state = expected = META.init(variant_arrays(parse("XU-intra(*,blind,n*,G)")))
     for i in np.flatnonzero(ended & np.isfinite(returns)):
         expected = tell(expected, choices[i], returns[i], lengths[i])
     state = UPDATE(state, Episodes(choices, returns, lengths), ended)
@@ -197,5 +201,7 @@ def test_those_that_have_ended_are_told_in_order(number):
 
 def test_the_bandit_may_be_ucb():
     meta = make_metacontroller(bandits.ucb)
-    offer = meta.offer(meta.init(menu_of(parse("XU-intra(10,informed,p*,X)"))))
-    assert offer.probabilities[1].tolist() == [1, 0, 0, 0]  # every arm once, in order
+    arms = meta.arm_probabilities(
+        meta.init(variant_arrays(parse("XU-intra(10,informed,p*,X)")))
+    )
+    assert arms.probabilities[1].tolist() == [1, 0, 0, 0]  # every arm once, in order

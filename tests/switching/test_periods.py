@@ -133,14 +133,14 @@ def trace_of(runs: list[int], starts_exploring: bool) -> np.ndarray:
     return np.repeat(exploring, runs)[:LONGEST]
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(st.lists(st.integers(1, 128), min_size=1, max_size=20), st.booleans())
 def test_streaming_is_exact_up_to_128_steps(runs, starts_exploring):
     modes = trace_of(runs, starts_exploring)
     np.testing.assert_allclose(stream(modes), whole(modes), rtol=1e-6)
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(st.lists(st.integers(1, 1_500), min_size=1, max_size=20), st.booleans())
 def test_streaming_is_within_5_per_cent_above(runs, starts_exploring):
     modes = trace_of(runs, starts_exploring)

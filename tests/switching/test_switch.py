@@ -11,9 +11,9 @@ import sidequest
 from sidequest import Switch, VariantError
 from sidequest.switching import bandits
 from sidequest.switching import switch as switch_module
-from sidequest.switching.metacontroller import menu_of
+from sidequest.switching.metacontroller import variant_arrays
 from sidequest.switching.periods import periods
-from sidequest.switching.streams import advance, make_machinery
+from sidequest.switching.switch import advance, make_functions
 from sidequest.switching.triggers import Signal
 from sidequest.types import Signals
 from tests.switching.play import (
@@ -142,7 +142,7 @@ def test_streams_do_not_leak_into_each_other():
 @jax.jit
 def scan_steps(state, signals: Signals):
     def step(state, row):
-        modes, state = advance(make_machinery(), state, row)
+        modes, state = advance(make_functions(), state, row)
         return state, modes
 
     return jax.lax.scan(step, state, signals)
@@ -157,8 +157,8 @@ def test_scan_equals_step_by_step(variant):
     columns = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
     columns["discount"] = np.full((80, 2), 0.9, np.float32)
     signals = Signals(**columns, novelty=np.zeros((80, 2), np.float32))
-    menu = menu_of(sidequest.parse(variant))
-    state = switch_module._begin(make_machinery(), menu, 2, 3)
+    arrays = variant_arrays(sidequest.parse(variant))
+    state = switch_module._compiled_init(make_functions(), arrays, 2, 3)
     state, modes = scan_steps(state, signals)
     np.testing.assert_array_equal(modes, by_hand)
     saved = switch.state_dict()
@@ -169,7 +169,8 @@ def test_scan_equals_step_by_step(variant):
 
 def test_one_compiled_function_serves_all_variants_and_arms():
     streams = 5  # a number that no other test uses: nothing is compiled for it yet
-    compiled = switch_module._advance._cache_size(), switch_module._begin._cache_size()
+    programs = switch_module._compiled_advance, switch_module._compiled_init
+    before = [program._cache_size() for program in programs]
     arguments = [{"variant": variant} for variant in PAPER_VARIANTS]
     arguments += [
         {"variant": "XU-intra(*,informed,p*,X)", "arms": {"exploit": rate}}
@@ -180,8 +181,7 @@ def test_one_compiled_function_serves_all_variants_and_arms():
         switch = Switch(**given, streams=streams, seed=seed)
         switch.step(**row)
         switch.step(**row)
-    assert switch_module._advance._cache_size() == compiled[0] + 1
-    assert switch_module._begin._cache_size() == compiled[1] + 1
+    assert [program._cache_size() - 1 for program in programs] == before
 
 
 # Save and go on.
@@ -497,7 +497,7 @@ def test_the_rule_of_homeostasis_can_be_chosen():
     assert count["printed"] < 5  # one spike has silenced it
 
 
-def test_machines_of_one_kind_are_shared():
-    assert make_machinery() is make_machinery()
-    assert make_machinery(signal=novelty) is make_machinery(signal=novelty)
-    assert make_machinery(bandit=QUICK) is not make_machinery()
+def test_functions_of_one_kind_are_shared():
+    assert make_functions() is make_functions()
+    assert make_functions(signal=novelty) is make_functions(signal=novelty)
+    assert make_functions(bandit=QUICK) is not make_functions()

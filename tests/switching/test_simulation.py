@@ -1,18 +1,18 @@
-"""Rehearsals: real controllers on a made-up stream."""
+"""Simulations: real controllers on synthetic signals."""
 
 import numpy as np
 import pytest
 
 import sidequest
-from sidequest.switching import rehearsal
-from sidequest.switching.rehearsal import rehearse
+from sidequest.switching import simulation
+from sidequest.switching.simulation import simulate
 from tests.switching.play import PAPER_VARIANTS, draw_trace
 
-STEPS = 2_000  # of every rehearsal: a program is compiled for each length
+STEPS = 2_000  # of every simulation: a program is compiled for each length
 
 
 def play(name: str, **arguments):
-    return rehearse(sidequest.parse(name), **{"steps": STEPS, **arguments})
+    return simulate(sidequest.parse(name), **{"steps": STEPS, **arguments})
 
 
 def test_a_counter_is_drawn_as_it_is():
@@ -22,13 +22,13 @@ def test_a_counter_is_drawn_as_it_is():
 
 
 def test_every_variant_plays_and_one_program_plays_them_all():
-    before = rehearsal._play._cache_size()
+    before = simulation._run._cache_size()
     for name in PAPER_VARIANTS:
         trace = play(name, episode=700)
         assert all(column.shape == (STEPS,) for column in trace)
         assert np.flatnonzero(trace.is_first).tolist() == [0, 700, 1_400]
         assert np.isfinite(trace.signal).any() == sidequest.parse(name).informed
-    assert rehearsal._play._cache_size() <= before + 1
+    assert simulation._run._cache_size() <= before + 1
 
 
 def test_informed_switching_happens_where_the_surprise_is():
@@ -39,7 +39,7 @@ def test_informed_switching_happens_where_the_surprise_is():
     assert trace.modes[1_000:1_200].mean() > 2 * trace.modes[500:1_000].mean()
 
 
-def test_the_same_seed_is_the_same_rehearsal():
+def test_the_same_seed_is_the_same_simulation():
     one, same, other = (play("XU-step-level-0.5", seed=s) for s in (0, 0, 1))
     assert (one.modes == same.modes).all()
     assert (one.modes != other.modes).any()
