@@ -318,12 +318,9 @@ np.savez(sys.argv[1], *jax.tree.leaves(arrays((members, records))))
 
 
 def run_on_four_devices(program, *arguments):
-    flags = (
-        "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0 "
-        "--xla_llvm_disable_expensive_passes=true"
-    )
+    flags = os.environ["XLA_FLAGS"] + " --xla_force_host_platform_device_count=4"
     subprocess.run(
         [sys.executable, "-c", program, *arguments],
-        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        env=os.environ | {"XLA_FLAGS": flags},
         check=True,
     )
