@@ -7,8 +7,10 @@ in `Records.left_out`. Nothing here needs JAX.
 """
 
 import json
+import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -433,7 +435,16 @@ def switch_counts(records: Records, runs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-# What captions and notes say
+# What captions, notes and the report say
+
+
+def texts(kind: str) -> dict[str, dict[str, str]]:
+    """Returns the prose of the figures or of the claims, by name (assets/texts.toml)."""
+    content = (files("sidequest.figures") / "assets" / "texts.toml").read_text("utf-8")
+    return {
+        name: {key: " ".join(text.split()) for key, text in entry.items()}
+        for name, entry in tomllib.loads(content)[kind].items()
+    }
 
 
 def gap_notes(records: Records, runs: pl.DataFrame) -> list[str]:

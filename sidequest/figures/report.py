@@ -20,7 +20,7 @@ import polars as pl
 from jinja2 import DictLoader, Environment, StrictUndefined
 
 from sidequest.environments.scores import SCORES, human_normalised
-from sidequest.figures.claims import NOT_JUDGED, judge_all
+from sidequest.figures.claims import judge_all
 from sidequest.figures.data import (
     Records,
     count,
@@ -92,7 +92,6 @@ def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
         gaps=gaps(records),
         judged=judge_all(records),
         states=STATES,
-        not_judged=NOT_JUDGED,
         figures=[(one.entry, one.caption, _embed(one.paths)) for one in drawn],
         scores=_score_table(records),
         exploration=_exploration_table(records),

@@ -48,7 +48,7 @@ STATES = (SUPPORTED, NOT_SUPPORTED, NOT_ENOUGH)
 
 _SEED = 0  # of the bootstrap: the same records give the same page
 _SEEDS_NEEDED = 2
-EQUIVALENT = 0.75  # how often a run may win before two variants count as different
+EQUIVALENT = (0.25, 0.75)  # how often a run may win where two variants count as the same
 SETTINGS_NEEDED = 3
 SIMILAR_P = 0.05  # two variants explore the same amount
 PAIRS_NEEDED = 5
@@ -356,7 +356,7 @@ def _no_worse(matches: Sequence[Match], what: str, *, both: bool = False) -> Ver
     sentence = f"On {games} the probability of improvement, {what}, is {_in_words(chance)}."
     if chance.low > 0.5 or (both and chance.high < 0.5):
         return _decide(False, sentence, numbers)
-    if chance.high < EQUIVALENT and (not both or chance.low > 1 - EQUIVALENT):
+    if chance.high < EQUIVALENT[1] and (not both or chance.low > EQUIVALENT[0]):
         return _decide(True, sentence, numbers)
     return _not_enough(sentence + " The interval is too wide to tell.", numbers)
 

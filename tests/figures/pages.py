@@ -33,8 +33,8 @@ def draw_line(records: Records) -> Plot:
 
 
 GALLERY = (
-    Entry("line", "A line", "figure 0", "The line.", "runs", draw_line),
-    Entry("none", "No line", "figure 1", "-", "XI runs", lambda _: None),
+    Entry("line", draw_line, "A line", "figure 0", "The line.", "runs"),
+    Entry("none", lambda _: None, "No line", "figure 1", "-", "XI runs"),
 )
 
 
