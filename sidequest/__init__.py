@@ -4,8 +4,7 @@ The packages, and what each is for:
 
 types         axis legend; Mode, Signals, Timestep, EpisodeSummary
 errors        every error that a user can meet, with its exit code
-config        what can be set; the presets PAPER and SMALL
-checks        what settings can be: types and ranges
+config        settings with their ranges; the presets PAPER and SMALL
 records       tables, run.json and study.json on disk
 switching     WHEN to explore: variants, triggers, homeostasis, bandits
 agent         HOW to act and learn: R2D2

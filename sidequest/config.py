@@ -1,15 +1,53 @@
-"""What can be set, and the two presets: `PAPER` and `SMALL`.
+"""Settings with their ranges, and the presets `PAPER`, `SMALL` and `SMALL_FRAMES`.
 
 Frozen dataclasses, one a component. The defaults are the paper's Table 1 where it has a
-number; a field whose number is ours says so. Only `sidequest.runs` reads them: components
-receive plain values. Budgets are in environment frames, everything else in agent steps.
+number; a field whose number is ours says so. Components receive plain values, not configs.
+Budgets are in environment frames, everything else in agent steps.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from sidequest.errors import ConfigError
+from sidequest.switching.variants import RATE_ALLOWED, STEPS_ALLOWED
+
+
+class _Range(NamedTuple):
+    """The values that a setting may have, in words and as a test."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+def _arms(low: float, high: float) -> _Range:
+    return _Range(
+        f"numbers from {low:g} to {high:g}, at least one",
+        lambda arms: bool(arms) and all(low <= arm <= high for arm in arms),
+    )
+
+
+_Count: TypeAlias = Annotated[int, _Range("1 or more", lambda x: x >= 1)]
+_Count0: TypeAlias = Annotated[int, _Range("0 or more", lambda x: x >= 0)]
+_Share: TypeAlias = Annotated[float, _Range("between 0 and 1", lambda x: 0 <= x <= 1)]
+_Decay: TypeAlias = Annotated[float, _Range("0 or more, and below 1", lambda x: 0 <= x < 1)]
+_Positive: TypeAlias = Annotated[float, _Range("above 0", lambda x: x > 0)]
+_Ratio: TypeAlias = Annotated[float, _Range("0.001 or more", lambda x: x >= 0.001)]
+_Window: TypeAlias = Annotated[
+    int | None, _Range("1 or more, or None", lambda x: x is None or x >= 1)
+]
+_StepArms: TypeAlias = Annotated[tuple[int, ...], _arms(*STEPS_ALLOWED)]
+_RateArms: TypeAlias = Annotated[tuple[float, ...], _arms(*RATE_ALLOWED)]
 
 
 @dataclass(frozen=True)
@@ -17,23 +55,23 @@ class NetworkConfig:
     """Recurrent duelling Q-network."""
 
     channels: tuple[int, ...] = (32, 64, 128, 128)
-    """Of the torso's convolutions, for images."""
+    """Channels of the torso's convolutions, for images."""
     kernels: tuple[int, ...] = (7, 5, 5, 3)
     strides: tuple[int, ...] = (4, 2, 2, 1)
-    pre_units: int = 512
+    pre_units: _Count = 512
     """Linear layer between torso and LSTM."""
-    core_units: int = 512
-    """LSTM."""
-    post_units: int = 256
+    core_units: _Count = 512
+    """Units of the LSTM."""
+    post_units: _Count0 = 256
     """Linear layer between LSTM and heads; 0 for none."""
-    head_units: int = 256
-    """Each of the value and advantage branches of a duelling head."""
+    head_units: _Count = 256
+    """Units of each of the value and advantage branches of a duelling head."""
     recurrent: bool = True
-    """False leaves the LSTM out: an ablation for tasks that need memory."""
+    """False resets the LSTM at every step: an ablation for tasks that need memory. Ours."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of convolutions and matrix products; parameters and targets stay float32. Ours;
+    """Type of convolutions and matrix products; parameters and targets stay float32. Ours;
     auto is bfloat16 on an accelerator and float32 on a CPU."""
-    scan_unroll: int = 8
+    scan_unroll: _Count = 8
     """Steps of the LSTM in one iteration of its loop; a matter of speed alone. Ours."""
 
 
@@ -41,27 +79,27 @@ class NetworkConfig:
 class ActingConfig:
     """Collecting experience."""
 
-    streams: int = 120
-    """Environments side by side: the paper's number of actors."""
-    pull_interval: int = 400
-    """Steps of a stream between two looks at the learner's newest parameters."""
+    streams: _Count = 120
+    """Environments: the paper's number of actors."""
+    pull_interval: _Count = 400
+    """Steps of an environment between two syncs of the actors' parameters."""
 
 
 @dataclass(frozen=True)
 class ReplayConfig:
     """Prioritised replay of sequences."""
 
-    capacity: int = 4_000_000
+    capacity: _Count = 4_000_000
     """Observations held."""
-    block_length: int = 40
+    block_length: _Count = 40
     """Sequences start this many steps apart; a sequence trains on two blocks."""
-    prefix: int = 20
+    prefix: _Count0 = 20
     """Burn-in steps before the trained ones."""
-    priority_exponent: float = 0.9
-    importance_exponent: float = 0.6
-    ratio: float = 1.0
+    priority_exponent: _Share = 0.9
+    importance_exponent: _Share = 0.6
+    ratio: _Ratio = 1.0
     """How often a sequence is replayed on average."""
-    warm_up: int = 200_000
+    warm_up: _Count0 = 200_000
     """Observations in replay before learning starts. Ours."""
 
 
@@ -69,26 +107,26 @@ class ReplayConfig:
 class LearningConfig:
     """Multi-step double Q-learning."""
 
-    n_step: int = 5
-    discount: float = 0.997
-    short_discount: float = 0.97
-    """Of the explore mode Xγ."""
-    batch_size: int = 64
-    learning_rate: float = 2e-4
-    adam_epsilon: float = 1e-8
-    adam_b1: float = 0.9
-    adam_b2: float = 0.999
-    clip_norm: float = 40.0
-    target_interval: int = 400
+    n_step: _Count = 5
+    discount: _Share = 0.997
+    short_discount: _Share = 0.97
+    """Discount of the explore mode Xγ."""
+    batch_size: _Count = 64
+    learning_rate: _Positive = 2e-4
+    adam_epsilon: _Positive = 1e-8
+    adam_b1: _Decay = 0.9
+    adam_b2: _Decay = 0.999
+    clip_norm: _Positive = 40.0
+    target_interval: _Count = 400
     """Updates between two copies of the parameters to the target network."""
     watkins: bool | None = None
-    """Trace cutting at non-greedy actions; None: as in the paper, only with XI."""
+    """Watkins' Q(λ) trace cutting; None: as in the paper, only with XI."""
     timeout_is_terminal: bool = True
-    """Whether a time limit counts as the end of all reward, as in DQN's line of agents."""
-    priority_mix: float = 0.9
+    """Whether a time limit ends the return, as in DQN and its successors. Ours."""
+    priority_mix: _Share = 0.9
     """Priority of a sequence: this share of the greatest TD error, the rest of the mean."""
     normalise_inputs: bool = True
-    """Whether the torso sees (observation - mean) / spread of what was replayed so far.
+    """Whether the torso's input is (observation - mean) / deviation of what was replayed.
     Ours; without it Ms. Pac-Man is not learned (docs/results/atari)."""
     normalise_values: bool = True
     """Whether Q = mean value + return scale * (output of the network). Ours."""
@@ -101,43 +139,43 @@ class NoveltyConfig:
     channels: tuple[int, ...] = (32, 64, 64)
     kernels: tuple[int, ...] = (8, 4, 3)
     strides: tuple[int, ...] = (4, 2, 1)
-    units: int = 128
-    downsampling: int = 2
+    units: _Count = 128
+    downsampling: _Count = 2
     """Every n-th pixel in both directions."""
 
 
 @dataclass(frozen=True)
 class SwitchingConfig:
-    """When to explore; what the variant's name leaves open."""
+    """When to explore: settings that a variant's name leaves open."""
 
     rule: Literal["saturated", "printed"] = "saturated"
-    """Of homeostasis. Ours; `printed` is Algorithm 1 to the letter."""
-    promise_horizon: int = 5
-    """k of the value promise. The paper gives none; this is the learner's n."""
+    """Rule of homeostasis. Ours; `printed` is Algorithm 1 to the letter."""
+    promise_horizon: _Count = 5
+    """k of the value promise. Ours: the paper gives none; this is the learner's n."""
     bandit: Literal["proportional", "ucb"] = "proportional"
-    window: int | None = None
-    """Episodes that a bandit looks back on; None: adaptive (160 for ucb)."""
-    explore_arms: tuple[int, ...] = (1, 10, 100)
-    exploit_arms: tuple[int, ...] = (10, 100, 1_000, 10_000)
-    rate_arms: tuple[float, ...] = (0.1, 0.01, 0.001, 0.0001)
+    window: _Window = None
+    """Episodes in a bandit's window; None: adaptive (160 for ucb). Ours."""
+    explore_arms: _StepArms = (1, 10, 100)
+    exploit_arms: _StepArms = (10, 100, 1_000, 10_000)
+    rate_arms: _RateArms = (0.1, 0.01, 0.001, 0.0001)
 
 
 @dataclass(frozen=True)
 class EvaluationConfig:
     """The greedy evaluator and what is recorded."""
 
-    interval: int = 1_000_000
+    interval: _Count = 1_000_000
     """Frames between two evaluations, in compiled games. On emulators the evaluator never
-    stops, as in the paper."""
-    episodes: int = 10
-    """Of one evaluation, side by side; on emulators, how many of them it plays on. Ours."""
-    traces: int = 200
-    """Whole episodes of which every step is recorded, spread over the run."""
+    stops, as in the paper. Ours."""
+    episodes: _Count = 10
+    """Episodes of one evaluation; on emulators, the number of emulators. Ours."""
+    traces: _Count = 200
+    """Episodes that are recorded step by step, spread over the run. Ours."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that a run can be told, besides variant, game, seed and budget."""
+    """All settings of a run besides variant, game, seed and budget."""
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
     acting: ActingConfig = field(default_factory=ActingConfig)
@@ -149,7 +187,10 @@ class Config:
 
 
 PAPER = Config()
-"""The paper's Table 1, number for number."""
+"""The paper's Table 1, number for number. What the table lacks is ours: `recurrent`, `dtype`
+and `scan_unroll` of the network, `replay.warm_up`, `timeout_is_terminal`,
+`normalise_inputs` and `normalise_values` of learning, `rule`, `promise_horizon`, `bandit`
+and `window` of switching, and all of evaluation."""
 
 SMALL = Config(
     # For games of 10 x 10 pixels on a laptop: a network of about 0.2 M parameters, short
@@ -211,7 +252,7 @@ PRESETS = {"paper": PAPER, "small": SMALL, "small-frames": SMALL_FRAMES}
 
 
 def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
-    """`{"replay.prefix": 20, ...}`: every setting by its dotted name."""
+    """Returns `{"replay.prefix": 20, ...}`: every setting by its dotted name."""
     flat: dict[str, Any] = {}
     for entry in fields(config):
         value = getattr(config, entry.name)
@@ -223,7 +264,7 @@ def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def change(config: Config, **settings: Any) -> Config:
-    """A copy with some settings changed: `change(SMALL, **{"replay.ratio": 1.0})`."""
+    """Returns a changed copy: `change(SMALL, **{"replay.ratio": 1.0})`."""
     known = flatten(config)
     for name, value in settings.items():
         if name not in known:
@@ -235,7 +276,7 @@ def change(config: Config, **settings: Any) -> Config:
 
 
 def recorded(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """`flatten` of the config that a run's `run.json` holds, whichever version wrote it."""
+    """Returns `flatten` of the config in a run's `run.json`, whichever version wrote it."""
     flat = {
         f"{component}.{name}": value
         for component, entries in settings.items()
@@ -252,7 +293,7 @@ def recorded(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def from_dict(settings: Mapping[str, Mapping[str, Any]]) -> Config:
-    """The config that a run's `run.json` holds."""
+    """Returns the config in a run's `run.json`."""
 
     def revive(value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
@@ -260,3 +301,60 @@ def from_dict(settings: Mapping[str, Mapping[str, Any]]) -> Config:
     return change(
         Config(), **{name: revive(value) for name, value in recorded(settings).items()}
     )
+
+
+def check(config: Config) -> None:
+    """Raises `ConfigError` with every fault: the field, its value, what is allowed."""
+    types, ranges = [], []
+    for part in fields(config):
+        component = getattr(config, part.name)
+        for name, hint in get_type_hints(type(component), include_extras=True).items():
+            value, allowed = getattr(component, name), None
+            if get_origin(hint) is Annotated:
+                hint, allowed = get_args(hint)
+            said = f"{part.name}.{name} is"
+            if not _is_of(value, hint):
+                types.append(f"{said} {value!r}; it is {_describe(hint)}")
+            elif allowed is not None and not allowed.holds(value):
+                ranges.append(f"{said} {value}; it is {allowed.words}")
+    # What is of another type cannot be compared.
+    faults = types or ranges + _faults_between_settings(config)
+    if faults:
+        raise ConfigError("\n".join(faults))
+
+
+def _faults_between_settings(config: Config) -> list[str]:
+    faults = []
+    steps, n_step = 2 * config.replay.block_length, config.learning.n_step
+    if n_step > steps:
+        faults.append(f"learning.n_step is {n_step}; a sequence trains on {steps} steps")
+    for name in ("network", "novelty"):
+        torso = getattr(config, name)
+        layers = torso.channels, torso.kernels, torso.strides
+        if len(set(map(len, layers))) > 1:
+            faults.append(f"{name}: channels, kernels and strides have different lengths")
+        if min((1, *sum(layers, ()))) < 1:
+            faults.append(f"{name}: channels, kernels and strides are 1 or more")
+    return faults
+
+
+def _is_of(value: Any, hint: Any) -> bool:
+    """Returns whether a value is of its field's type; numbers are finite."""
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if get_origin(hint) is tuple:
+        return isinstance(value, tuple) and all(_is_of(x, get_args(hint)[0]) for x in value)
+    if get_args(hint):  # X | None
+        return any(_is_of(value, option) for option in get_args(hint))
+    if hint is float:
+        return type(value) in (int, float) and math.isfinite(value)
+    if hint is int:
+        return type(value) is int and abs(value) < 2**31
+    return isinstance(value, hint)
+
+
+def _describe(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(map(str, get_args(hint)))
+    plain = {int: "a whole number below 2^31", float: "a finite number"}
+    return plain.get(hint, str(hint))

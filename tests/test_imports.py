@@ -13,14 +13,13 @@ SEES = {
     "types": set(),
     "errors": set(),
     "records": {"errors"},
-    "config": {"errors"},
-    "checks": {"config", "errors", "switching"},
+    "config": {"errors", "switching"},
     "switching": {"types", "errors"},
     "replay": {"types"},
     "environments": {"types", "errors"},
     "agent": {"types", "switching"},
     "runs": {
-        *("types", "errors", "config", "checks", "records", "switching", "replay"),
+        *("types", "errors", "config", "records", "switching", "replay"),
         *("environments", "agent"),
     },
     "bench": {

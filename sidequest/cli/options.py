@@ -102,8 +102,7 @@ def _read_scaled(text: str, factors: dict[str, float]) -> float:
 
 def read_config(preset: str, settings: tuple[str, ...]) -> Any:
     """Returns a preset with `name=value` settings on top; reports all faults at once."""
-    from sidequest.checks import check
-    from sidequest.config import PRESETS, change, flatten
+    from sidequest.config import PRESETS, change, check, flatten
 
     config = PRESETS[preset]
     known = flatten(config)

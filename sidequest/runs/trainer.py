@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import jax
 
-from sidequest.checks import check
-from sidequest.config import Config
+from sidequest.config import Config, check
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.errors import ConfigError, Interrupted, MachineError, resume_command

@@ -14,18 +14,18 @@ import optax
 import pytest
 
 import sidequest.runs
-from sidequest.checks import check
 from sidequest.config import (
     PAPER,
     PRESETS,
     SMALL,
     Config,
-    ConfigError,
     change,
+    check,
     flatten,
     from_dict,
 )
 from sidequest.environments.base import EnvironmentSpec
+from sidequest.errors import ConfigError
 from sidequest.runs.assembly import assemble, make_optimiser
 from sidequest.runs.spec import recorded_identity
 from sidequest.switching.variants import PAPER_ARMS, parse
@@ -259,10 +259,10 @@ def test_the_networks_are_of_the_size_that_was_asked_for():
     assert state.network.core.recurrent.shape == (512, 4 * 512)
     assert state.network.post.weight.shape == (512, 256)
     assert state.network.heads.advantage.weight.shape == (2, 256, 4)
-    novelty = state.novelty.target
+    novelty = state.rnd.target
     assert [layer.weight.shape[-1] for layer in novelty.torso.convolutions] == [32, 64, 64]
     assert novelty.output.weight.shape[-1] == 128
-    assert state.novelty.normaliser.mean.shape == (20, 20, 3)  # every second pixel
+    assert state.rnd.normaliser.mean.shape == (20, 20, 3)  # every second pixel
 
 
 def test_variants_with_different_heads_do_not_share_a_program():

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sidequest.checks import check
-from sidequest.config import PAPER, SMALL_FRAMES, change
+from sidequest.config import PAPER, SMALL_FRAMES, change, check
 from sidequest.environments import registry
 from sidequest.errors import ConfigError, UnknownStudy, VariantError
 from sidequest.runs.assembly import assemble
