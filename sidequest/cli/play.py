@@ -124,11 +124,11 @@ def watch(
     use_compilation_cache()
 
     from sidequest.figures.film import Caption, draw_film, make_renderer, save_film
-    from sidequest.runs.player import load_player
-    from sidequest.runs.watch import watch as play
+    from sidequest.runs.evaluation import load_player
+    from sidequest.runs.rollout import play_episode
 
     player, meter = load_player(run), Meter()
-    episode = play(
+    episode = play_episode(
         player,
         seed=seed,
         greedy=greedy,

@@ -19,9 +19,8 @@ collection    what a visit to a group of emulators does on the device
 programs      what the device does in a hosted run
 train_hosted  trains one agent on emulators
 account       the host's account of such a run
-evaluation    the greedy evaluator
-player        the agent that a run has left behind
-watch         one episode of it, step by step
+evaluation    the greedy evaluator, and the agent that a run has left
+rollout       one episode of a run's agent, step by step
 checkpoint    what a run needs to go on, on disk; and parameters
 manifest      what a checkpoint says of itself
 shards        arrays on disk, read with suspicion

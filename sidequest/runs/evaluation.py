@@ -1,7 +1,9 @@
 """The greedy evaluator: what the exploit mode alone is worth (appendix A.3).
 
 It plays whole episodes with epsilon = 0 and the newest parameters, on environments of its
-own. Nothing it sees reaches replay or a bandit.
+own. Nothing it sees reaches replay or a bandit. On compiled games it is a program that
+plays all episodes side by side; on emulators the host counts what a group of them earns,
+beside training (`GreedyScores`) or by itself (`evaluate_run`).
 """
 
 from collections.abc import Callable
@@ -16,25 +18,37 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sidequest.agent.actor import act_greedily
 from sidequest.agent.networks import QFunction
+from sidequest.config import Config, from_dict
+from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.environments.scores import SCORES, human_normalised
-from sidequest.runs.emulators import build_politely
+from sidequest.errors import NotEvaluable
+from sidequest.records import read_run, read_table
+from sidequest.runs import checkpoint
+from sidequest.runs.assembly import Parts, assemble, make_q_function
 from sidequest.runs.keys import EVALUATION
-from sidequest.runs.player import load_player
+from sidequest.switching.variants import Variant, parse
 from sidequest.types import AnyArray, Key, Timestep
 
-LONGEST = 10_000  # steps of an episode in a game that has no limit of its own
-EMULATORS = 8  # at most, that play side by side on the host
+_LONGEST = 10_000  # steps of an episode in a game that has no limit of its own
+_EMULATORS = 8  # at most, that play side by side on the host
+_COMPILED_LEARNER, _HOSTED_LEARNER = ".learner", "['member'].learner"
+"""Where the checkpoints of either runtime keep the network and its normalisation."""
 
 Report = Callable[[int, int], None]
-"""Hears of progress: (episodes that have ended, steps of all episodes)."""
+"""Is called with progress: episodes that have ended, steps of all episodes."""
 
 
-class Evaluation(NamedTuple):
-    """One row an episode; one that was cut off counts with what it had."""
+class Scores(NamedTuple):
+    """Returns and lengths of E episodes; one that was cut off counts with what it had."""
 
-    episode_return: Float[AnyArray, "E"]
-    length: Int[AnyArray, "E"]
+    episode_return: Float[AnyArray, "*E"]
+    length: Int[AnyArray, "*E"]
+
+    def after(self, timestep: Timestep) -> "Scores":
+        """Returns the scores after one more step; a reward belongs to the action before
+        it, so that of an episode's first step belongs to the episode before."""
+        return Scores(self.episode_return + timestep.reward, self.length + 1)
 
 
 class _Playing(NamedTuple):
@@ -43,38 +57,32 @@ class _Playing(NamedTuple):
     core: Any
     previous_action: Int[Array, ""]
     ended: Bool[Array, ""]
-    episode_return: Float[Array, ""]
-    length: Int[Array, ""]
+    scores: Scores
 
 
 def make_evaluator(
     environment: CompiledEnvironment, episodes: int
-) -> Callable[[Key, QFunction], Evaluation]:
-    """A compiled function that plays `episodes` greedy episodes side by side."""
-    limit = environment.spec.max_steps or LONGEST
+) -> Callable[[Key, QFunction], Scores]:
+    """Returns a function to compile that plays `episodes` greedy episodes side by side."""
+    limit = environment.spec.max_steps or _LONGEST
 
     def begin(key: Key, q_function: QFunction) -> _Playing:
         state, timestep = environment.reset(key)
         zero = jnp.zeros((), jnp.int32)
+        scores = Scores(jnp.zeros(()), zero)
         core = q_function.initial_state()
-        return _Playing(state, timestep, core, zero, jnp.bool_(False), jnp.zeros(()), zero)
+        return _Playing(state, timestep, core, zero, jnp.bool_(False), scores)
 
     def step(key: Key, q_function: QFunction, now: _Playing) -> _Playing:
         action, core = act_greedily(q_function, now.timestep, now.previous_action, now.core)
         state, timestep = environment.step(key, now.environment, action)
-        # The reward that comes with the first step of the next episode still counts.
-        reward = jnp.where(now.ended, 0.0, timestep.reward)
-        return _Playing(
-            environment=state,
-            timestep=timestep,
-            core=core,
-            previous_action=action,
-            ended=now.ended | timestep.is_first,
-            episode_return=now.episode_return + reward,
-            length=now.length + ~now.ended,
+        scores = jax.tree.map(
+            partial(jnp.where, now.ended), now.scores, now.scores.after(timestep)
         )
+        ended = now.ended | timestep.is_first
+        return _Playing(state, timestep, core, action, ended, scores)
 
-    def evaluate(key: Key, q_function: QFunction) -> Evaluation:
+    def evaluate(key: Key, q_function: QFunction) -> Scores:
         reset_key, play_key = jax.random.split(key)
         reset_keys = jax.random.split(reset_key, episodes)
         playing = jax.vmap(begin, in_axes=(0, None))(reset_keys, q_function)
@@ -88,10 +96,46 @@ def make_evaluator(
             return number + 1, jax.vmap(step, in_axes=(0, None, 0))(keys, q_function, now)
 
         start = jnp.zeros((), jnp.int32), playing
-        _, playing = jax.lax.while_loop(unfinished, advance, start)
-        return Evaluation(playing.episode_return, playing.length)
+        return jax.lax.while_loop(unfinished, advance, start)[1].scores
 
     return evaluate
+
+
+class GreedyEpisode(NamedTuple):
+    """An episode that the evaluator's emulators played."""
+
+    episode_return: float
+    length: int
+    began: int
+    """Blocks that were complete when its first step arrived. It is played with the
+    parameters of the step after that."""
+
+
+class GreedyScores:
+    """Counts what emulators earn, each from the first episode that it begins."""
+
+    def __init__(self, emulators: int):
+        self._scores = Scores(np.zeros(emulators), np.zeros(emulators, int))
+        self._began = np.zeros(emulators, int)
+        self._playing = np.zeros(emulators, bool)
+
+    def count(self, timestep: Timestep, blocks: int = 0) -> dict[int, GreedyEpisode]:
+        """Counts one step of every emulator; returns episodes that ended, by emulator.
+
+        Args:
+            blocks: Blocks of training that are complete.
+        """
+        scores, is_first = self._scores.after(timestep), timestep.is_first
+        ended = {
+            int(i): GreedyEpisode(
+                float(scores.episode_return[i]), int(scores.length[i]), int(self._began[i])
+            )
+            for i in np.flatnonzero(is_first & self._playing)
+        }
+        self._scores = Scores(*(np.where(is_first, 0, column) for column in scores))
+        self._began = np.where(is_first, blocks, self._began)
+        self._playing |= is_first
+        return ended
 
 
 def evaluate_hosted(
@@ -100,12 +144,14 @@ def evaluate_hosted(
     episodes: int,
     seed: int,
     report: Report = lambda ended, steps: None,
-) -> Evaluation:
+) -> Scores:
     """Plays greedy episodes on a few emulators, each a share that is fixed beforehand.
 
-    To take the episodes that end first would favour short ones, and those score less.
+    Taking the episodes that end first would favour short ones, and those score less.
     """
-    emulators = min(episodes, EMULATORS)
+    from sidequest.runs.emulators import build_politely
+
+    emulators = min(episodes, _EMULATORS)
     share = np.full(emulators, episodes // emulators)
     share[: episodes % emulators] += 1
     build = partial(game.build, groups=1, streams=emulators, seed=seed)
@@ -113,36 +159,35 @@ def evaluate_hosted(
     act = jax.jit(jax.vmap(act_greedily, in_axes=(None, 0, 0, 0)))
     core = jax.vmap(lambda _: q_function.initial_state())(jnp.arange(emulators))
     actions = jnp.zeros(emulators, jnp.int32)
-    returns, lengths = np.zeros(emulators), np.zeros(emulators, int)
-    finished: list[list[tuple[float, int]]] = [[] for _ in range(emulators)]
-    ended, steps, timestep = 0, 0, group.recv()
+    finished: list[list[GreedyEpisode]] = [[] for _ in range(emulators)]
+    scores, ended, steps = GreedyScores(emulators), 0, 0
     try:
+        timestep = group.recv()
+        scores.count(timestep)
         while ended < episodes:
             actions, core = act(q_function, timestep, actions, core)
             group.send(np.asarray(actions))
             timestep = group.recv()
-            returns += timestep.reward
-            lengths += 1
-            for i in np.flatnonzero(timestep.is_first):
-                if len(finished[i]) < share[i]:
-                    finished[i].append((float(returns[i]), int(lengths[i])))
+            for emulator, episode in scores.count(timestep).items():
+                if len(finished[emulator]) < share[emulator]:
+                    finished[emulator].append(episode)
                     ended += 1
-                returns[i] = lengths[i] = 0
             steps += emulators
             report(ended, steps)
     finally:
         group.close()
-    rows = np.array([episode for some in finished for episode in some])
-    return Evaluation(rows[:, 0].astype(np.float32), rows[:, 1].astype(np.int32))
+    played = [episode for some in finished for episode in some]
+    returns = np.array([episode.episode_return for episode in played], np.float32)
+    return Scores(returns, np.array([episode.length for episode in played], np.int32))
 
 
 def evaluate_run(
     folder: Path, episodes: int, seed: int, report: Report = lambda ended, steps: None
 ) -> dict[str, Any]:
-    """Plays greedy episodes with a run's parameters, and sums up what they scored.
+    """Plays greedy episodes with a run's parameters, and returns what they scored.
 
     Raises:
-        NotEvaluable: The run has no parameters that can be played.
+        NotEvaluable: If the run has no parameters that can be played.
     """
     player = load_player(folder)
     if isinstance(player.game, CompiledEnvironment):
@@ -166,3 +211,66 @@ def evaluate_run(
         "returns": returns.tolist(),
         "human_normalised": human_normalised(name, mean) if name in SCORES else None,
     }
+
+
+class Player(NamedTuple):
+    """The agent of a run, ready to play."""
+
+    run: dict[str, Any]
+    """Content of run.json."""
+    game: CompiledEnvironment | HostedGame
+    config: Config
+    variant: Variant
+    parts: Parts
+    q_function: QFunction
+    scales: Float[Array, "H"]
+    """Return scale of each head."""
+
+
+def load_player(folder: Path) -> Player:
+    """Builds a run's agent again from its folder.
+
+    Raises:
+        NotEvaluable: If there are no parameters yet, or they are of another network.
+    """
+    run = read_run(folder)
+    game = registry.make(run["game"])
+    config, variant = from_dict(run["config"]), parse(run["variant"])
+    parts = assemble(config, game.spec, [variant])
+    heads = tuple(head.name for head in parts.rules.heads)
+    like = jax.eval_shape(
+        lambda: make_q_function(config, game.spec, len(heads), jax.random.key(0))
+    )
+    is_compiled = isinstance(game, CompiledEnvironment)
+    under = _COMPILED_LEARNER if is_compiled else _HOSTED_LEARNER
+    q_function = jax.tree.map(jnp.asarray, _newest_q_function(folder, like, under))
+    return Player(run, game, config, variant, parts, q_function, _scales(folder, heads))
+
+
+def _newest_q_function(folder: Path, like: QFunction, under: str) -> QFunction:
+    """Returns what a finished run has left, else what its newest checkpoint has `under`."""
+    path = folder / checkpoint.PARAMETERS
+    if path.exists():
+        try:
+            return checkpoint.load(path, like)
+        except (OSError, ValueError) as error:
+            raise NotEvaluable(str(error)) from error
+    faults: list[str] = []
+    found = checkpoint.newest(folder, like, faults.append, under=under)
+    if found is None:
+        why = "; ".join(faults) or "it has neither finished nor saved a checkpoint"
+        raise NotEvaluable(f"{folder} has no parameters yet: {why}")
+    return found[1]
+
+
+def _scales(folder: Path, heads: tuple[str, ...]) -> Float[Array, "H"]:
+    """Returns the scales that the learner recorded last; 1 before its first update.
+
+    They matter only where a mode sums over heads: the best action by one head is the same
+    on any scale.
+    """
+    table = read_table(folder, "learning")
+    names = [f"scale_{head}" for head in heads]
+    if not len(table):
+        return jnp.ones(len(heads))
+    return jnp.asarray(np.array(table.select(names).row(-1), np.float32))

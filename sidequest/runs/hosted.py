@@ -35,11 +35,11 @@ from sidequest.environments.base import HostedEnvironment
 from sidequest.replay.replay import Sample
 from sidequest.runs.assembly import Parts
 from sidequest.runs.collection import pack_timestep
+from sidequest.runs.evaluation import GreedyEpisode, GreedyScores
 from sidequest.runs.pace import Pace
 from sidequest.runs.programs import HostedState, make_programs
 from sidequest.runs.rounds import RoundRecord
 from sidequest.runs.state import Individual, settle
-from sidequest.runs.tally import GreedyEpisode, Tally
 from sidequest.switching.metacontroller import UPDATE_CHUNK, Episodes
 from sidequest.types import Timestep
 
@@ -119,7 +119,8 @@ class HostedRun:
         self.unread = unread
         """The newest block's record, which has yet to be told to tables and bandits."""
         self.metrics = self._no_metrics
-        self._tally = Tally(self.evaluator_episodes)
+        self._greedy_scores = GreedyScores(self.evaluator_episodes)
+        self._greedy_episodes: list[GreedyEpisode] = []
         self._batch: Sample | None = None
 
     def __iter__(self) -> Iterator[BlockRecord]:
@@ -163,7 +164,8 @@ class HostedRun:
                 self._play(self.evaluator, self._shown)
             if group == len(self.groups) - 1:
                 timestep = self.evaluator.recv()
-                self._tally.count(timestep, self.blocks)
+                ended = self._greedy_scores.count(timestep, self.blocks)
+                self._greedy_episodes.extend(ended.values())
                 self._shown = _to_device(timestep)
 
     def _play(self, evaluator: HostedEnvironment, shown: tuple[Array, Array]) -> None:
@@ -232,9 +234,8 @@ class HostedRun:
         self.state = self.state._replace(member=member)
         for leaf in jax.tree.leaves(round_record):
             leaf.copy_to_host_async()
-        record = BlockRecord(
-            self.blocks, self.updates, round_record, self._tally.finished()
-        )
+        greedy, self._greedy_episodes = self._greedy_episodes, []
+        record = BlockRecord(self.blocks, self.updates, round_record, greedy)
         self.blocks += 1
         return record
 

@@ -17,7 +17,7 @@ from sidequest.runs.assembly import Parts, arms_of
 from sidequest.runs.breakdown import Skips
 from sidequest.runs.checkpoint import portable, revive
 from sidequest.runs.display import ProgressMeter
-from sidequest.runs.evaluation import Evaluation, make_evaluator
+from sidequest.runs.evaluation import Scores, make_evaluator
 from sidequest.runs.keys import EVALUATION
 from sidequest.runs.members import (
     MEMBERS,
@@ -194,7 +194,7 @@ class Population:
     def evaluate(self) -> list[list[GreedyRow]]:
         """Plays greedy episodes with the newest parameters of every member."""
         self.evaluated = self.frames
-        results: Evaluation = gathered(
+        results: Scores = gathered(
             [
                 self._evaluate_row(keys, row.learner.q_function)
                 for keys, row in zip(self._evaluation_keys(), self.members, strict=True)

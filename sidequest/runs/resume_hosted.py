@@ -22,6 +22,7 @@ import numpy as np
 
 from sidequest.runs.assembly import Parts
 from sidequest.runs.collection import begin_playing, empty_block
+from sidequest.runs.evaluation import GreedyEpisode
 from sidequest.runs.hosted import BlockRecord, HostedRun
 from sidequest.runs.keys import is_key
 from sidequest.runs.manifest import Manifest
@@ -30,7 +31,6 @@ from sidequest.runs.packing import pack
 from sidequest.runs.programs import HostedState, make_programs
 from sidequest.runs.resume import Standing
 from sidequest.runs.state import Individual, Member
-from sidequest.runs.tally import GreedyEpisode
 
 HOST_COPY = 2 * 10**9
 """Bytes of state that are copied, to be written while the run goes on. More than that is

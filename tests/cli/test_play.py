@@ -74,6 +74,6 @@ def test_nothing_is_left_behind_if_the_agent_cannot_play(folder, tmp_path, monke
     def refuse(run):
         raise NoCheckpoint("its parameters are gone")
 
-    monkeypatch.setattr("sidequest.runs.player.load_player", refuse)
+    monkeypatch.setattr("sidequest.runs.evaluation.load_player", refuse)
     assert run("watch", folder, "--out", tmp_path / "new" / "deep" / "a.gif") == 66
     assert not (tmp_path / "new").exists()

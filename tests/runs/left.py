@@ -11,7 +11,7 @@ from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.records import RUN_FILE, write_json
 from sidequest.runs import checkpoint
 from sidequest.runs.assembly import assemble, make_q_function
-from sidequest.runs.player import Player
+from sidequest.runs.evaluation import Player
 from sidequest.switching.variants import parse
 
 TINY_FRAMES = change(

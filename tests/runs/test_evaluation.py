@@ -1,4 +1,10 @@
-"""The greedy evaluator on players and games whose scores are known."""
+"""The greedy evaluator on players and games whose scores are known, and players that are
+built again from what a run left on disk."""
+
+import dataclasses
+import subprocess
+import sys
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -7,13 +13,25 @@ import pytest
 
 from sidequest.agent.lstm import CoreState
 from sidequest.agent.networks import QFunction
-from sidequest.environments import probes
+from sidequest.config import change
+from sidequest.environments import probes, registry
 from sidequest.environments.base import EnvironmentSpec, HostedGame, auto_reset
-from sidequest.runs import evaluation
-from sidequest.runs.evaluation import evaluate_hosted, evaluate_run, make_evaluator
+from sidequest.errors import NotEvaluable
+from sidequest.records import Recorder
+from sidequest.runs import checkpoint, evaluation
+from sidequest.runs.assembly import make_q_function
+from sidequest.runs.evaluation import (
+    GreedyScores,
+    evaluate_hosted,
+    evaluate_run,
+    load_player,
+    make_evaluator,
+)
 from sidequest.types import Timestep
 from tests.runs.left import TINY_FRAMES, leave_run
-from tests.runs.tiny import TINY
+from tests.runs.tiny import TINY, bargains, make_agent
+
+GAME = "probe:memory_2"
 
 
 class Rememberer(QFunction):
@@ -77,7 +95,7 @@ def test_the_seed_decides():
 
 
 def test_endless_episodes_are_cut_off(monkeypatch):
-    monkeypatch.setattr(evaluation, "LONGEST", 20)
+    monkeypatch.setattr(evaluation, "_LONGEST", 20)
     scores = play(gamble(0.0), Rememberer(1.0), 2)
     np.testing.assert_array_equal(scores.length, [20, 20])
     scores = play(gamble(0.0, max_steps=7), Rememberer(1.0), 2)
@@ -114,6 +132,21 @@ class Group:
         self.closed = True
 
 
+def test_scores_of_emulators_by_hand():
+    # is_first   1  0  0  1  0  1      two episodes, of 3 and of 2 steps
+    # reward     0  1  2  4  8  16     the reward of a first step closes the episode before
+    # blocks     0  0  1  1  2  3      what it began with counts
+    # The second emulator is within an episode at first, which does not count.
+    rewards, blocks = (0, 1, 2, 4, 8, 16), (0, 0, 1, 1, 2, 3)
+    first = (1, 0, 0, 1, 0, 1), (0, 0, 1, 0, 1, 0)
+    scores, ended = GreedyScores(2), []
+    for *is_first, reward, block in zip(*first, rewards, blocks, strict=True):
+        is_first, no = np.array(is_first, bool), np.zeros(2, bool)
+        reward = np.full(2, reward, np.float32)
+        ended.append(scores.count(Timestep(None, reward, is_first, no, is_first), block))
+    assert ended == [{}, {}, {}, {0: (7.0, 3, 0)}, {1: (12.0, 2, 1)}, {0: (24.0, 2, 1)}]
+
+
 def evaluate_group(lengths, episodes):
     group, heard = Group(lengths), []
 
@@ -137,7 +170,7 @@ def test_emulators_play_the_share_that_each_was_given():
 
 
 def test_episodes_are_shared_out_evenly(monkeypatch):
-    monkeypatch.setattr(evaluation, "EMULATORS", 3)
+    monkeypatch.setattr(evaluation, "_EMULATORS", 3)
     scores, _ = evaluate_group([2, 5, 4], episodes=5)
     np.testing.assert_array_equal(scores.length, [2, 2, 5, 5, 4])
     np.testing.assert_array_equal(scores.episode_return, 2 * scores.length)
@@ -160,3 +193,118 @@ def test_a_game_that_no_human_played_has_no_such_score(tmp_path):
     assert scores["human_normalised"] is None
     assert scores["returns"] == [1.0, 1.0, 1.0] and scores["length"] == 1.0
     assert (scores["game"], scores["seed"]) == ("probe:constant", 3)
+
+
+def test_a_compiled_game_needs_no_emulators():
+    code = (
+        "import sidequest.runs.evaluation, sidequest.runs.rollout, sys;"
+        "print([name for name in sys.modules if 'hosted' in name or 'ale_py' in name])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout == "[]\n", found.stderr
+
+
+def test_the_agent_is_the_one_that_was_saved(tmp_path):
+    player = load_player(leave_run(tmp_path, "XI-intra(10,blind,100,G)", GAME, TINY))
+    spec = registry.make(GAME).spec
+    saved = make_q_function(TINY, spec, 2, jax.random.key(3))
+    jax.tree.map(np.testing.assert_array_equal, player.q_function, saved)
+    assert player.config == TINY
+    assert str(player.variant) == "XI-intra(10,blind,100,G)"
+    np.testing.assert_array_equal(player.scales, [1.0, 1.0])
+
+
+def test_scales_are_the_last_that_were_recorded(tmp_path):
+    variant = "XI-step-level-0.01"
+    run = {"variant": variant, "game": GAME, "seed": 0, "config": dataclasses.asdict(TINY)}
+    recorder = Recorder(tmp_path, run)
+    for scale in (2.0, 3.5):
+        row = {"frames": 0, "scale_extrinsic": scale, "scale_intrinsic": scale / 2}
+        recorder.write("learning", [row])
+    recorder.close()
+    network = make_q_function(TINY, registry.make(GAME).spec, 2, jax.random.key(0))
+    checkpoint.save(tmp_path / checkpoint.PARAMETERS, network)
+    np.testing.assert_array_equal(load_player(tmp_path).scales, [3.5, 1.75])
+
+
+def test_a_run_without_parameters_is_told_so(tmp_path):
+    folder = leave_run(tmp_path, "XU-step-level-0.1", GAME, TINY)
+    (folder / checkpoint.PARAMETERS).unlink()
+    with pytest.raises(NotEvaluable, match="no parameters yet"):
+        load_player(folder)
+
+
+class Learning(NamedTuple):
+    """As much of a run's state as matters here."""
+
+    network: Any
+    normalisation: Any
+    updates: Any
+
+
+def parts(q_function):
+    return q_function.network, q_function.normalisation
+
+
+class Going(NamedTuple):
+    learner: Learning
+
+
+def test_an_atari_run_keeps_its_parameters_elsewhere(tmp_path):
+    folder = leave_run(tmp_path, "XU-step-level-0.1", "pong", TINY_FRAMES)
+    network = checkpoint.load(
+        folder / checkpoint.PARAMETERS, load_player(folder).q_function
+    )
+    (folder / checkpoint.PARAMETERS).unlink()
+    state = {"member": Going(Learning(*parts(network), np.int32(0))), "unread": np.int32(0)}
+    checkpoint.write(folder, checkpoint.Snapshot({}, 40, {}, {}, state))
+    jax.tree.map(np.testing.assert_array_equal, load_player(folder).q_function, network)
+
+
+def test_compiled_runs_keep_them_where_they_are_looked_for():
+    agent = make_agent(bargains(), "XU-step-level-0.1")
+    member = jax.eval_shape(agent.loop.init, agent.individual("XU-step-level-0.1", 0))
+    paths, _ = checkpoint.named_arrays(jax.eval_shape(checkpoint.portable, member.learner))
+    own, _ = checkpoint.named_arrays(member.learner.q_function)
+    assert evaluation._COMPILED_LEARNER == ".learner" and set(own) <= set(paths)
+
+
+def test_a_run_that_goes_on_is_played_by_its_newest_checkpoint(tmp_path):
+    folder = leave_run(tmp_path, "XU-step-level-0.1", GAME, TINY)
+    spec = registry.make(GAME).spec
+    networks = [make_q_function(TINY, spec, 1, jax.random.key(seed)) for seed in (10, 11)]
+    for frames, network in zip((800, 1600), networks, strict=True):
+        state = Going(Learning(*parts(network), np.int32(frames)))
+        checkpoint.write(folder, checkpoint.Snapshot({}, frames, {}, {}, state))
+
+    def sign(network) -> float:
+        return float(jax.tree.leaves(network)[0].sum())
+
+    def played() -> float:
+        return sign(load_player(folder).q_function)
+
+    first = [sign(network) for network in networks]
+    finished = sign(make_q_function(TINY, spec, 1, jax.random.key(3)))
+    assert played() == finished != first[1]
+    (folder / checkpoint.PARAMETERS).unlink()
+    assert played() == first[1] != first[0]
+    shard = next((folder / checkpoint.FOLDER / "000000001600").glob("*.npz"))
+    shard.write_bytes(shard.read_bytes()[:-1])
+    assert played() == first[0]
+
+
+def test_parameters_of_another_network_are_refused(tmp_path):
+    folder = leave_run(tmp_path, "XU-step-level-0.1", GAME, TINY)
+    wider = change(TINY, **{"network.core_units": 17})
+    network = make_q_function(wider, registry.make(GAME).spec, 1, jax.random.key(0))
+    checkpoint.save(folder / checkpoint.PARAMETERS, network)
+    with pytest.raises(NotEvaluable, match=r"parameters.npz is of another .*\(19, 64\)"):
+        load_player(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"no zip at all"])
+def test_damaged_parameters_are_refused(tmp_path, content):
+    folder = leave_run(tmp_path, "XU-step-level-0.1", GAME, TINY)
+    (folder / checkpoint.PARAMETERS).write_bytes(content)
+    with pytest.raises(NotEvaluable, match="parameters.npz is .* damaged"):
+        load_player(folder)

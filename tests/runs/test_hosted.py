@@ -22,7 +22,6 @@ from sidequest.runs.emulators import NICENESS, build_politely
 from sidequest.runs.hosted import HostedRun, choose_lag, share
 from sidequest.runs.pace import pace_of
 from sidequest.runs.state import Individual
-from sidequest.runs.tally import Tally
 from sidequest.switching.metacontroller import UPDATE_CHUNK, Episodes, variant_arrays
 from sidequest.switching.variants import parse
 from sidequest.types import Timestep
@@ -411,32 +410,6 @@ def test_the_evaluator_plays_what_the_network_likes_best():
         q, _ = unroll_one(q_function, own, q_function.initial_state())
         expected = np.argmax(np.asarray(q)[:, 0], axis=-1)
         np.testing.assert_array_equal(np.stack(actions)[:, stream], expected)
-
-
-def test_scores_by_hand():
-    scores = Tally(1)
-
-    def show(reward: float, is_first: bool, blocks: int) -> None:
-        no, yes = np.zeros(1, bool), np.array([is_first], bool)
-        scores.count(Timestep(None, np.array([reward], np.float32), yes, no, yes), blocks)
-
-    # is_first   1  0  0  1  0  1      two episodes, of 3 and of 2 steps
-    # reward     0  1  2  4  8  16     the reward of a first step closes the episode before
-    # blocks     0  0  1  1  2  3      what it began with counts
-    for step in zip(
-        (0, 1, 2, 4, 8, 16), (1, 0, 0, 1, 0, 1), (0, 0, 1, 1, 2, 3), strict=True
-    ):
-        show(*step)
-    assert scores.finished() == [(7.0, 3, 0), (24.0, 2, 1)]
-    assert scores.finished() == []
-
-
-def test_an_episode_that_was_under_way_does_not_count():
-    scores, evaluator = Tally(2), Drawn([0, 1])
-    for step in range(3, 13):
-        scores.count(evaluator.shown(step), blocks=step // 4)
-    # Stream 0 begins at 5 and 10, stream 1 at 6 and 12.
-    assert scores.finished() == [(5.0, 5, 1), (6.0, 6, 1)]
 
 
 @pytest.mark.parametrize("visits, events", [(8, 3), (12, 4), (5, 0), (4, 9), (320, 16)])

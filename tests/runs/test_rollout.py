@@ -8,7 +8,7 @@ import pytest
 from sidequest.config import change
 from sidequest.environments.base import EnvironmentSpec, HostedGame, auto_reset
 from sidequest.runs.evaluation import make_evaluator
-from sidequest.runs.watch import watch
+from sidequest.runs.rollout import play_episode
 from sidequest.types import Timestep
 from tests.runs.left import fresh_player
 from tests.runs.tiny import TINY
@@ -63,7 +63,7 @@ def modes(episode) -> str:
 def whole():
     player = fresh_player(stairs(), VARIANT, TINY)
     heard = []
-    return player, watch(player, seed=0, max_steps=100, report=heard.append), heard
+    return player, play_episode(player, seed=0, max_steps=100, report=heard.append), heard
 
 
 def test_the_variant_decides_the_modes(whole):
@@ -86,14 +86,14 @@ def test_a_step_has_what_its_own_action_brought(whole):
 
 def test_the_seed_decides(whole):
     player, episode, _ = whole
-    other = watch(player, seed=1, max_steps=100)
+    other = play_episode(player, seed=1, max_steps=100)
     assert modes(other) == modes(episode)
     assert (episode.trace.reward != other.trace.reward).any()
 
 
 def test_a_long_episode_is_cut(whole):
     player, episode, _ = whole
-    short = watch(player, seed=0, max_steps=4)
+    short = play_episode(player, seed=0, max_steps=4)
     assert short.ending == "cut" and modes(short) == "GGGX"
     np.testing.assert_array_equal(short.trace.reward, episode.trace.reward[:4])
 
@@ -108,15 +108,15 @@ def test_a_hosted_game_is_played_like_a_compiled_one(whole):
         return [group]
 
     player = fresh_player(HostedGame(build, SPEC), VARIANT, TINY)
-    hosted = watch(player, seed=0, max_steps=100)
+    hosted = play_episode(player, seed=0, max_steps=100)
     jax.tree.map(np.testing.assert_array_equal, hosted, compiled)
     assert asked == [{"groups": 1, "streams": 1, "seed": 0}] and group.closed
 
 
 def test_a_greedy_episode_is_the_evaluators():
     player = fresh_player(stairs(), "XU-experiment-level-X", TINY)
-    explored = watch(player, seed=0, max_steps=100)
-    greedy = watch(player, seed=0, max_steps=100, greedy=True)
+    explored = play_episode(player, seed=0, max_steps=100)
+    greedy = play_episode(player, seed=0, max_steps=100, greedy=True)
     assert modes(explored) == "X" * STEPS and modes(greedy) == "G" * STEPS
     evaluate = jax.jit(make_evaluator(player.game, 2))
     scores = evaluate(jax.random.key(5), player.q_function)
@@ -127,7 +127,7 @@ def test_a_greedy_episode_is_the_evaluators():
 def test_an_informed_variant_shows_its_signal_up_to_a_time_limit():
     config = change(TINY, **{"switching.promise_horizon": 2})
     player = fresh_player(stairs(truncates=True), "XU-intra(1,informed,0.1,G)", config)
-    episode = watch(player, seed=0, max_steps=100)
+    episode = play_episode(player, seed=0, max_steps=100)
     # It is known from step 2 on, at the steps that an exploit period may end before.
     before = np.append(False, episode.trace.modes[:-1])
     expected = (np.arange(STEPS) >= 2) & ~before

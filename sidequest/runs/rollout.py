@@ -1,8 +1,8 @@
-"""One episode of a run's agent, kept step by step: what a film is made of.
+"""Plays one episode with a run's agent and keeps every step: what a film is made of.
 
-The agent plays as it trained: by its variant, with modes that switch, and an arm drawn from
-the bandits as they start. Its homeostat starts anew as well. A greedy episode is one of the
-variant that never explores, which is how the evaluator plays.
+The agent plays as in training: by its variant, with modes that switch, and an arm drawn
+from the bandits in their initial state. Homeostasis starts anew as well. A greedy episode
+is one of the variant that never explores, which is how the evaluator plays.
 """
 
 from collections.abc import Callable
@@ -19,35 +19,36 @@ from sidequest.agent.modes import modes_of
 from sidequest.agent.networks import QFunction
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.runs.assembly import arms_of
-from sidequest.runs.emulators import build_politely
+from sidequest.runs.evaluation import Player
 from sidequest.runs.keys import ACTS, BEGIN, RESETS, STEPS
-from sidequest.runs.player import Player
 from sidequest.runs.state import settle
 from sidequest.switching.metacontroller import variant_arrays
 from sidequest.switching.variants import parse
 from sidequest.types import AnyArray, Key, Timestep, Trace
 
-NEVER_EXPLORES = "XU-experiment-level-G"
+_NEVER_EXPLORES = "XU-experiment-level-G"
 
 
 class Episode(NamedTuple):
+    """One episode of T steps."""
+
     observations: Num[np.ndarray, "T ..."]
-    """What each action was chosen by; the screen after the last one is never shown."""
+    """What each action was chosen by; the one after the last action is not kept."""
     trace: Trace
-    """`reward` is what came of each step's own action."""
+    """`reward` is what each step's own action earned."""
     ending: Literal["game over", "time limit", "cut"]
-    """Cut: it was still going on after the most steps that were asked for."""
+    """Cut: it had not ended after the most steps that were allowed."""
 
 
-class Stage(NamedTuple):
-    """A game of either kind, one stream of it, stepped by the host."""
+class _Stage(NamedTuple):
+    """One environment of either kind, stepped by the host."""
 
     first: Timestep
     step: Callable[[Int[Array, ""]], Timestep]
     close: Callable[[], None]
 
 
-def watch(
+def play_episode(
     player: Player,
     *,
     seed: int,
@@ -55,8 +56,8 @@ def watch(
     max_steps: int,
     report: Callable[[int], None] = lambda steps: None,
 ) -> Episode:
-    """Plays one episode of at most `max_steps` steps; `report` hears of each."""
-    variant = parse(NEVER_EXPLORES) if greedy else player.variant
+    """Plays one episode of at most `max_steps` steps; `report` is called after each."""
+    variant = parse(_NEVER_EXPLORES) if greedy else player.variant
     parts = player.parts
     arrays = variant_arrays(variant, arms_of(player.config.switching))
     behaviours = modes_of(variant, tuple(head.name for head in parts.rules.heads))
@@ -74,7 +75,10 @@ def watch(
         return parts.actor.act(policy, jax.random.fold_in(key, step), now, state)
 
     policy, state = begin(player.q_function)
-    stage = open_stage(player.game, seed)
+    if isinstance(player.game, CompiledEnvironment):
+        stage = _compiled_stage(player.game, jax.random.key(seed))
+    else:
+        stage = _hosted_stage(player.game, seed)
     timestep, ending = stage.first, "cut"
     observations, rows = [], []
     for step in range(max_steps):
@@ -92,14 +96,7 @@ def watch(
     return Episode(np.stack(observations), Trace(*columns), ending)
 
 
-def open_stage(game: CompiledEnvironment | HostedGame, seed: int) -> Stage:
-    """Starts one stream of a game."""
-    if isinstance(game, CompiledEnvironment):
-        return _compiled_stage(game, jax.random.key(seed))
-    return _hosted_stage(game, seed)
-
-
-def _compiled_stage(game: CompiledEnvironment, key: Key) -> Stage:
+def _compiled_stage(game: CompiledEnvironment, key: Key) -> _Stage:
     state, first = jax.jit(game.reset)(jax.random.fold_in(key, RESETS))
     played, count = settle(state), 0
     stepping = jax.random.fold_in(key, STEPS)
@@ -114,10 +111,12 @@ def _compiled_stage(game: CompiledEnvironment, key: Key) -> Stage:
         count += 1
         return timestep
 
-    return Stage(first, step, close=lambda: None)
+    return _Stage(first, step, close=lambda: None)
 
 
-def _hosted_stage(game: HostedGame, seed: int) -> Stage:
+def _hosted_stage(game: HostedGame, seed: int) -> _Stage:
+    from sidequest.runs.emulators import build_politely
+
     (group,) = build_politely(partial(game.build, groups=1, streams=1, seed=seed))
 
     def receive() -> Timestep:
@@ -127,4 +126,4 @@ def _hosted_stage(game: HostedGame, seed: int) -> Stage:
         group.send(np.asarray(action)[None])
         return receive()
 
-    return Stage(receive(), step, group.close)
+    return _Stage(receive(), step, group.close)
