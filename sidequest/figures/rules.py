@@ -46,6 +46,7 @@ NOT_SUPPORTED: State = "not supported"
 NOT_ENOUGH: State = "not enough data"
 STATES = (SUPPORTED, NOT_SUPPORTED, NOT_ENOUGH)
 
+*_BASELINES, _HEADLINE = GRANULARITIES.values()
 _SEED = 0  # of the bootstrap: the same records give the same page
 _SEEDS_NEEDED = 2
 EQUIVALENT = (0.25, 0.75)  # how often a run may win where two variants count as the same
@@ -75,6 +76,15 @@ class Verdict(NamedTuple):
     numbers: Numbers = ()
 
 
+class Case(NamedTuple):
+    """One of the comparisons that a rule counts."""
+
+    game: str
+    what: str
+    result: str
+    passed: bool
+
+
 class Cell(NamedTuple):
     """The runs of one variant on one game, with one budget and one choice of settings."""
 
@@ -95,6 +105,10 @@ class Cell(NamedTuple):
     def scores(self) -> Float[np.ndarray, "N"]:
         return self.column("score")
 
+    @property
+    def name(self) -> str:
+        return f"{self.label}, {self.game}"
+
 
 class Match(NamedTuple):
     """A cell and the one that it is held against."""
@@ -107,8 +121,8 @@ class Match(NamedTuple):
         return self.first.game
 
     @property
-    def text(self) -> str:
-        return f"{self.first.label} over {self.second.label}"
+    def name(self) -> str:
+        return f"{self.first.label} over {self.second.label}, {self.game}"
 
     @property
     def apart(self) -> int:
@@ -186,6 +200,30 @@ def _decide(passed: bool, sentence: str, numbers: Numbers = ()) -> Verdict:
     return Verdict(SUPPORTED if passed else NOT_SUPPORTED, sentence, numbers)
 
 
+def _most(
+    cases: Sequence[Case],
+    sentence: str,
+    gap: str,
+    *,
+    games: int = 1,
+    share: float | None = None,
+) -> Verdict:
+    """Judges whether most of the cases passed, if enough games have one.
+
+    Args:
+        sentence: States the result; `{}` is filled with `3 of 4 cases`.
+        gap: States what is missing otherwise.
+        share: How many must pass at least; by default more than half.
+    """
+    numbers = [(one.what, one.result) for one in cases]
+    if len({one.game for one in cases}) < games:
+        return _not_enough(gap, numbers)
+    hits = sum(one.passed for one in cases)
+    enough = hits > len(cases) / 2 if share is None else hits >= share * len(cases)
+    tally = f"{hits} of {count(len(cases), 'case')}"
+    return _decide(enough, sentence.format(tally), numbers)
+
+
 def _lacking(matches: Sequence[Match], games: int, what: str) -> Verdict | None:
     """Returns the verdict if fewer games than needed have what is to be compared."""
     found = _games_of(matches)
@@ -194,10 +232,8 @@ def _lacking(matches: Sequence[Match], games: int, what: str) -> Verdict | None:
     seeds = f"{_SEEDS_NEEDED} finished seeds each, same budget and settings"
     if not found:
         return _not_enough(f"No game has {what} ({seeds}).")
-    return _not_enough(
-        f"Only {listed(found)} has {what} ({seeds}); the claim needs {games} games.",
-        _each_match(matches) if games > 1 else (),
-    )
+    sentence = f"Only {listed(found)} has {what} ({seeds}); the claim needs {games} games."
+    return _not_enough(sentence, _each_match(matches))
 
 
 def _improvement(matches: Sequence[Match]) -> Interval:
@@ -215,12 +251,10 @@ def _in_words(interval: Interval) -> str:
 
 
 def _each_match(matches: Sequence[Match]) -> Numbers:
+    means = [[cell.scores.mean() for cell in one] for one in matches]
     return [
-        (
-            f"{one.text}, {one.game}",
-            f"{one.first.scores.mean():.4g} against {one.second.scores.mean():.4g}",
-        )
-        for one in matches
+        (one.name, f"{first:.4g} against {second:.4g}")
+        for one, (first, second) in zip(matches, means, strict=True)
     ]
 
 
@@ -230,20 +264,20 @@ def _each_match(matches: Sequence[Match]) -> Numbers:
 def headline_beats_baselines(records: Records, mode: str) -> Verdict:
     """Compares the paper's intra-episodic variant with each of the four baselines."""
     cells = judged_cells(records.runs, "evaluations")
-    *baselines, headline = (parse(f"{mode}-{one}") for one in GRANULARITIES.values())
-    return _better_than_each(
-        {str(one): match(cells, same_as(headline, one)) for one in baselines}, str(headline)
-    )
+    headline = parse(f"{mode}-{_HEADLINE}")
+    baselines = [parse(f"{mode}-{one}") for one in _BASELINES]
+    comparisons = {str(one): match(cells, same_as(headline, one)) for one in baselines}
+    return _better_than_each(comparisons, str(headline))
 
 
 def mismatch_beats_other_triggers(records: Records) -> Verdict:
     """Compares action mismatch with the two other informed triggers."""
-    cells = judged_cells(records.runs, "evaluations")
+    cells, mine = judged_cells(records.runs, "evaluations"), "informed:mismatch"
     comparisons = {
-        f"the same with {other}": match(cells, other_trigger("informed:mismatch", other))
+        f"the same with {other}": match(cells, other_trigger(mine, other))
         for other in ("informed", "informed:variance")
     }
-    return _better_than_each(comparisons, "XI with informed:mismatch")
+    return _better_than_each(comparisons, f"XI with {mine}")
 
 
 def _better_than_each(comparisons: Mapping[str, Sequence[Match]], name: str) -> Verdict:
@@ -262,14 +296,14 @@ def _better_than_each(comparisons: Mapping[str, Sequence[Match]], name: str) -> 
             side.append(other)
     if gaps:
         return _not_enough(gaps[0], numbers)
-    parts = [
-        f"clearly better than {listed(better)}" if better else "",
-        f"not clearly different from {listed(like)}" if like else "",
-        f"clearly worse than {listed(worse)}, where the data point the other way"
-        if worse
-        else "",
-    ]
-    sentence = f"{name} is {'; '.join(filter(None, parts))}."
+    parts = []
+    if better:
+        parts.append(f"clearly better than {listed(better)}")
+    if like:
+        parts.append(f"not clearly different from {listed(like)}")
+    if worse:
+        parts.append(f"clearly worse than {listed(worse)}: the data point the other way")
+    sentence = f"{name} is {'; '.join(parts)}."
     return _decide(len(better) == len(comparisons), sentence, numbers)
 
 
@@ -291,32 +325,27 @@ def improves(records: Records, partner: Partner, what: str) -> Verdict:
 
 def some_variant_gains(records: Records) -> Verdict:
     """Looks, for each game and explore mode, for a variant that is above all baselines."""
-    numbers, games, gained = [], set(), []
-    settings = [one for one in GRANULARITIES.values() if "intra" not in one]
+    cases = []
     for mode, members in _by_mode_and_place(judged_cells(records.runs, "evaluations")):
-        names = [f"{mode}-{one}" for one in settings]
+        names = [f"{mode}-{one}" for one in _BASELINES]
         base = [one for one in members if str(one.variant) in names]
         intra = [one for one in members if one.variant.granularity == "intra"]
         if len(base) < len(names) or not intra:
             continue
         best = max(intra, key=lambda cell: cell.scores.min())
         rival = max(base, key=lambda cell: cell.scores.max())
-        games.add(best.game)
-        gained.append(bool(best.scores.min() > rival.scores.max()))
+        low, high = best.scores.min(), rival.scores.max()
         what = f"worst seed of {best.label} against best seed of {rival.label}"
-        scores = f"{best.scores.min():.4g} against {rival.scores.max():.4g}"
-        numbers.append((f"{best.game}: {what}", scores))
-    if len(games) < 2:
-        return _not_enough(
-            "Fewer than two games have all four baselines and an intra-episodic variant "
-            "with two finished seeds each.",
-            numbers,
-        )
-    sentence = (
-        f"An intra-episodic variant is above all baselines in {sum(gained)} of "
-        f"{count(len(gained), 'case')} (explore mode and game)."
+        result = f"{low:.4g} against {high:.4g}"
+        cases.append(Case(best.game, f"{best.game}: {what}", result, bool(low > high)))
+    return _most(
+        cases,
+        "An intra-episodic variant is above all baselines in {} (explore mode and game).",
+        "Fewer than two games have all four baselines and an intra-episodic variant with "
+        "two finished seeds each.",
+        games=2,
+        share=1.0,
     )
-    return _decide(all(gained), sentence, numbers)
 
 
 def starting_mode_depends_on_game(records: Records) -> Verdict:
@@ -366,25 +395,22 @@ def soft_is_flatter(records: Records) -> Verdict:
     places: dict[tuple, list[Match]] = {}
     for one in match(judged_cells(records.runs, "evaluations"), uniform_partner):
         places.setdefault(one.first.place, []).append(one)
-    numbers, flatter, games = [], [], set()
-    for members in places.values():
-        if len(members) < SETTINGS_NEEDED:
-            continue
-        soft = np.ptp([one.first.scores.mean() for one in members])
-        uniform = np.ptp([one.second.scores.mean() for one in members])
-        games.add(members[0].game)
-        flatter.append(bool(soft < uniform))
-        what = f"{members[0].game}, {len(members)} settings"
-        numbers.append((what, f"XS {soft:.4g}, XU {uniform:.4g}"))
-    if len(games) < 2:
-        return _not_enough(
-            "Fewer than two games have three settings with both XS and XU.", numbers
-        )
-    sentence = (
-        f"The settings' scores are closer together with XS in {sum(flatter)} of "
-        f"{count(len(flatter), 'case')}."
+    cases = []
+    for (game, *_), members in places.items():
+        if len(members) >= SETTINGS_NEEDED:
+            soft = np.ptp([one.first.scores.mean() for one in members])
+            uniform = np.ptp([one.second.scores.mean() for one in members])
+            what, result = (
+                f"{game}, {len(members)} settings",
+                f"XS {soft:.4g}, XU {uniform:.4g}",
+            )
+            cases.append(Case(game, what, result, bool(soft < uniform)))
+    return _most(
+        cases,
+        "The settings' scores are closer together with XS in {}.",
+        "Fewer than two games have three settings with both XS and XU.",
+        games=2,
     )
-    return _decide(sum(flatter) > len(flatter) / 2, sentence, numbers)
 
 
 # Rules about how much agents explore, and how bandits change that
@@ -416,7 +442,7 @@ def amount_is_not_enough(records: Records) -> Verdict:
         f"occur with probability {luck:.2g}."
     )
     words = ("the second is better", "overlap", "the first is better")
-    numbers = [(f"{one.text}, {one.game}", words[one.apart + 1]) for one in pairs]
+    numbers = [(one.name, words[one.apart + 1]) for one in pairs]
     return _decide(luck < RARE, sentence, numbers)
 
 
@@ -431,27 +457,22 @@ def binomial_tail(hits: int, trials: int, chance: float) -> float:
 
 def best_explore_little(records: Records) -> Verdict:
     """Looks at the p_X at the end of training of each game's best variant."""
-    numbers, little, games = [], [], set()
+    cases = []
     for _, members in _by_mode_and_place(_partly_exploring(records)):
         late = [cell.column("late_p_X").mean() for cell in members]
-        if not (max(late) > MUCH and min(late) < LITTLE):
-            continue
-        best = int(np.argmax([cell.scores.mean() for cell in members]))
-        cell, p_X = members[best], late[best]
-        games.add(cell.game)
-        little.append(bool(p_X < LITTLE))
-        numbers.append((f"{cell.game}: {cell.label}", f"p_X {p_X:.3f}"))
-    if len(games) < 2:
-        return _not_enough(
-            f"Fewer than two games have both a variant that explored more than {MUCH} of "
-            f"its steps at the end and one that explored less than {LITTLE}.",
-            numbers,
-        )
-    sentence = (
-        f"The best variant explored less than {LITTLE} of its steps at the end in "
-        f"{sum(little)} of {count(len(little), 'case')} (explore mode and game)."
+        if max(late) > MUCH and min(late) < LITTLE:
+            best = int(np.argmax([cell.scores.mean() for cell in members]))
+            what = f"{members[best].game}: {members[best].label}"
+            result = f"p_X {late[best]:.3f}"
+            cases.append(Case(members[best].game, what, result, bool(late[best] < LITTLE)))
+    return _most(
+        cases,
+        f"The best variant explored less than {LITTLE} of its steps at the end in {{}} "
+        "(explore mode and game).",
+        f"Fewer than two games have both a variant that explored more than {MUCH} of its "
+        f"steps at the end and one that explored less than {LITTLE}.",
+        games=2,
     )
-    return _decide(sum(little) > len(little) / 2, sentence, numbers)
 
 
 def _partly_exploring(records: Records) -> list[Cell]:
@@ -469,20 +490,20 @@ def bandits_adapt(records: Records) -> Verdict:
 
     p_X alone would not do: it also falls when episodes get longer.
     """
-    cells = judged_cells(with_bandits(records), "episodes", "bandits")
-    if not cells:
-        return _not_enough("No variant with a bandit has two finished seeds.")
-    up, down = 0, 0
-    for cell in cells:
-        move = _changes(cell)
-        if abs(move.mean()) >= MOVED and cell.column("shifted").min() >= SHIFTED:
-            up += bool((move > 0).all())
-            down += bool((move < 0).all())
-    sentence = (
-        f"p_X moved in {up + down} of {count(len(cells), 'case')} (variant and game): up "
-        f"in {up}, down in {down}."
+    cases, up = [], 0
+    for cell in judged_cells(with_bandits(records), "episodes", "bandits"):
+        move, shifted = _changes(cell), cell.column("shifted").min() >= SHIFTED
+        same = (move > 0).all() or (move < 0).all()
+        moved = bool(same and shifted and abs(move.mean()) >= MOVED)
+        up += bool(moved and move[0] > 0)
+        cases.append(Case(cell.game, cell.name, _change_of(cell), moved))
+    down = sum(one.passed for one in cases) - up
+    return _most(
+        cases,
+        f"p_X moved in {{}} (variant and game): up in {up}, down in {down}.",
+        "No variant with a bandit has two finished seeds.",
+        share=0.5,
     )
-    return _decide(up + down >= len(cells) / 2, sentence, _each_change(cells))
 
 
 def counting_bandit_lowers(records: Records) -> Verdict:
@@ -491,24 +512,19 @@ def counting_bandit_lowers(records: Records) -> Verdict:
     The bandit must come to prefer longer periods, too: p_X also falls when episodes get
     longer.
     """
-    cells = [
-        one
-        for one in judged_cells(with_bandits(records), "episodes", "bandits")
-        if (exploit := one.variant.exploit)
-        and (exploit.unit, exploit.adaptive) == ("steps", True)
-    ]
-    if not cells:
-        return _not_enough("No variant with n* has two finished seeds.")
-    fell = [
-        _changes(cell).max() < 0
-        and bool((cell.column("preferred") > cell.column("even")).all())
-        for cell in cells
-    ]
-    sentence = (
-        f"p_X fell, and the bandit came to prefer longer exploit periods, with every seed "
-        f"in {sum(fell)} of {count(len(cells), 'case')} (variant and game)."
+    cases = []
+    for cell in judged_cells(with_bandits(records), "episodes", "bandits"):
+        exploit = cell.variant.exploit
+        if exploit and exploit.unit == "steps" and exploit.adaptive:
+            longer = (cell.column("preferred") > cell.column("even")).all()
+            fell = bool(longer and _changes(cell).max() < 0)
+            cases.append(Case(cell.game, cell.name, _change_of(cell), fell))
+    return _most(
+        cases,
+        "p_X fell, and the bandit came to prefer longer exploit periods, with every seed "
+        "in {} (variant and game).",
+        "No variant with n* has two finished seeds.",
     )
-    return _decide(sum(fell) > len(cells) / 2, sentence, _each_change(cells))
 
 
 def with_bandits(records: Records) -> pl.DataFrame:
@@ -548,34 +564,29 @@ def _changes(cell: Cell) -> Float[np.ndarray, "N"]:
     return cell.column("late_p_X") - cell.column("early_p_X")
 
 
-def _each_change(cells: Sequence[Cell]) -> Numbers:
-    return [
-        (
-            f"{cell.label}, {cell.game}",
-            f"p_X {_changes(cell).mean():+.3f}, bandit moved "
-            f"{cell.column('shifted').min():.2f}",
-        )
-        for cell in cells
-    ]
+def _change_of(cell: Cell) -> str:
+    moved = cell.column("shifted").min()
+    return f"p_X {_changes(cell).mean():+.3f}, bandit moved {moved:.2f}"
 
 
 def symmetric_is_half(records: Records) -> Verdict:
     """Looks at the mean p_X of symmetric variants."""
-    cells = judged_cells(records.runs, "episodes")
-    cells = [one for one in cells if (x := one.variant.explore) and x.unit == "same"]
-    if not cells:
-        return _not_enough("No symmetric variant (=) has two finished seeds.")
-    amounts = [_mean_p(cell) for cell in cells]
-    near = sum(abs(one - 0.5) <= HALF for one in amounts)
-    sentence = (
-        f"p_X is within {HALF} of a half in {near} of {count(len(cells), 'case')} "
-        f"(variant and game); it ranges from {min(amounts):.2f} to {max(amounts):.2f}."
-    )
-    numbers = [
-        (f"{cell.label}, {cell.game}", f"{amount:.3f}")
-        for cell, amount in zip(cells, amounts, strict=True)
+    cells = [
+        one
+        for one in judged_cells(records.runs, "episodes")
+        if one.variant.explore and one.variant.explore.unit == "same"
     ]
-    return _decide(near == len(cells), sentence, numbers)
+    amounts = [_mean_p(cell) for cell in cells] or [0.0]
+    return _most(
+        [
+            Case(cell.game, cell.name, f"{amount:.3f}", abs(amount - 0.5) <= HALF)
+            for cell, amount in zip(cells, amounts, strict=False)
+        ],
+        f"p_X is within {HALF} of a half in {{}} (variant and game); it ranges from "
+        f"{min(amounts):.2f} to {max(amounts):.2f}.",
+        "No symmetric variant (=) has two finished seeds.",
+        share=1.0,
+    )
 
 
 # Rules about when agents switch: how evenly, how diversely, how often
@@ -650,45 +661,34 @@ def _every_seed_above(
     matches: Sequence[Match], values: Mapping[int, float], what: str, noun: str
 ) -> Verdict:
     """Tests that, in most matches, every seed of the first is above the second's."""
-    numbers, above = [], []
+    cases = []
     for one in matches:
         first, second = ([values[run] for run in cell.runs["run"]] for cell in one)
-        above.append(min(first) > max(second))
         spans = [f"{min(own):.3g} to {max(own):.3g}" for own in (first, second)]
-        numbers.append((f"{one.text}, {one.game}: {noun}", " against ".join(spans)))
-    sentence = (
-        f"{what} with every seed in {sum(above)} of "
-        f"{count(len(above), 'comparison')} on {listed(_games_of(matches))}."
-    )
-    return _decide(sum(above) > len(above) / 2, sentence, numbers)
+        above = min(first) > max(second)
+        cases.append(Case(one.game, f"{one.name}: {noun}", " against ".join(spans), above))
+    games = listed(_games_of(matches))
+    return _most(cases, f"{what} with every seed in {{}} on {games}.", "")
 
 
 def homeostasis_holds(records: Records) -> Verdict:
     """Compares switches per exploit step in the second half of training with the target."""
-    numbers, held = [], []
+    cases = []
     counts = switch_counts(records, records.runs)
     for cell in judged_cells(records.runs, "episodes"):
         if not cell.variant.informed:
             continue
-        totals = (
-            of_runs(counts, cell.runs).group_by("target_rate").sum().sort("target_rate")
-        )
-        for target, made, asked in totals.select(
-            "target_rate", "made", "asked"
-        ).iter_rows():
-            if asked < SWITCHES_NEEDED:
-                continue
-            ratio = made / asked
-            held.append(abs(ratio - 1) <= WITHIN)
-            name = f"{cell.label}, {cell.game}, target {target:g}"
-            numbers.append((name, f"realised {ratio:.3f} of it"))
-    if not held:
-        return _not_enough(
-            "No informed variant with two finished seeds has a target rate at which "
-            f"{SWITCHES_NEEDED} switches were to be expected in the second half."
-        )
-    sentence = (
-        f"The realised rate is within {WITHIN:.0%} of the target in {sum(held)} of "
-        f"{count(len(held), 'case')} (variant, game and target rate)."
+        totals = of_runs(counts, cell.runs).drop("run").group_by("target_rate").sum()
+        totals = totals.filter(pl.col("asked") >= SWITCHES_NEEDED).sort("target_rate")
+        for target, made, asked in totals.iter_rows():
+            what, ratio = f"{cell.name}, target {target:g}", made / asked
+            held = abs(ratio - 1) <= WITHIN
+            cases.append(Case(cell.game, what, f"realised {ratio:.3f} of it", held))
+    return _most(
+        cases,
+        f"The realised rate is within {WITHIN:.0%} of the target in {{}} (variant, game "
+        "and target rate).",
+        "No informed variant with two finished seeds has a target rate at which "
+        f"{SWITCHES_NEEDED} switches were to be expected in the second half.",
+        share=MOST,
     )
-    return _decide(sum(held) >= MOST * len(held), sentence, numbers)
