@@ -2,17 +2,26 @@
 and the granularities side by side (figure 1)."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
+import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from sidequest.figures import style as look
-from sidequest.figures.claims.measures import exploit_periods
-from sidequest.figures.curves import draw_panel, some_styles, style_keys
+from sidequest.figures import pairs, style
+from sidequest.figures.curves import draw_curves, some_styles, style_keys
+from sidequest.figures.data import (
+    Plot,
+    Records,
+    distinct,
+    exploit_periods,
+    gap_notes,
+    of_runs,
+    read_traces,
+    some,
+)
 from sidequest.figures.illustrations import (
     EXPLOIT_HEIGHT,
     EXPLORE_HEIGHT,
@@ -20,61 +29,68 @@ from sidequest.figures.illustrations import (
     draw_granularities,
     last_steps,
 )
-from sidequest.figures.notes import gap_notes, some
-from sidequest.figures.pairs import (
-    Pair,
-    blind_and_informed,
-    known,
-    modes_in,
-    representatives,
-)
-from sidequest.figures.reading import (
-    Records,
-    Run,
-    games_of,
-    on_game,
-    plain_runs,
-    runs_of,
-    table,
-    variants_of,
-)
 from sidequest.types import Trace
 
-EPISODES = 15
-LONGEST = 2_000  # steps shown of an episode: with more, a period of 10 is no longer seen
-MAIN_GAMES = COLUMNS = 4
-MOST_PANELS = 80  # of figure 12; more games than fit are named below it
-SHOWN_IN_A_ROW = 5  # episodes of a strip of figure 1
-NEEDS_PAIR = (
-    "Nothing to draw yet: this needs recorded episodes (table `traces`) of a blind variant "
-    "and of the informed one that switches as often, such as XU-intra(10,blind,100,G) and "
-    "XU-intra(10,informed,0.01,G)."
-)
-NEEDS_TRACES = "Nothing to draw yet: no run has a recorded episode (table `traces`)."
+_EPISODES = 15
+_LONGEST = 2_000  # steps shown of an episode: with more, a period of 10 is no longer seen
+_MAIN_GAMES = _COLUMNS = 4
+_MOST_PANELS = 80  # of figure 12; more games than fit are named below it
+_SHOWN_IN_A_ROW = 5  # episodes of a strip of figure 1
+_KINDS = ("blind", "informed")
 
 
-def modes_of_episodes(runs: Iterable[Run]) -> list[str]:
-    """Recorded episodes as letters, of all seeds, in the order of training."""
-    rows: list[tuple[int, str]] = []
-    for run in runs:
-        traces = table(run, "traces")
-        if len(traces):
-            rows += [
-                (int(frames), str(modes))
-                for frames, modes in traces.select("frames", "modes").rows()
-            ]
-    return [modes for _, modes in sorted(rows)]
+def _traced_runs(records: Records) -> pl.DataFrame:
+    return records.runs.filter("usual", pl.col("traces") > 0)
 
 
-def draw_from(rng: np.random.Generator, episodes: Sequence[str], number: int) -> list[str]:
-    """Some of the episodes, each at most once, in the order of training."""
-    number = min(number, len(episodes))
-    chosen = rng.choice(len(episodes), size=number, replace=False)
-    return [episodes[int(i)] for i in sorted(chosen)]
+def _share() -> pl.Expr:
+    """p_X over all steps of some episodes."""
+    return pl.col("explored").sum() / pl.col("length").sum()
 
 
-def make_trace(episodes: Sequence[str]) -> Trace:
-    """Episodes one after the other, as what strips are drawn from."""
+def granularities(records: Records) -> Plot | None:
+    """Draws real episodes of each granularity on one game, as figure 1 does.
+
+    The first explore mode with two granularities or more, on the game with the longest
+    episodes: there is most to see.
+    """
+    runs, best = _traced_runs(records), 0
+    for mode in pairs.modes_in(distinct(runs, "variant")):
+        for own in runs.partition_by("game", maintain_order=True):
+            chosen = list(pairs.representatives(distinct(own, "variant"), mode).values())
+            one = own.unique("variant", keep="first")  # one seed of each
+            episodes = of_runs(records.traces, one, "variant", "game").sort("frames")
+            episodes = episodes.filter(pl.col("variant").is_in(chosen))
+            length = pl.col("length")
+            lengths = episodes.group_by("variant").agg(length.median(), total=length.sum())
+            typical = int(lengths["length"].to_numpy().max(initial=0))
+            if len(chosen) > 1 and typical > best:
+                best, shown = typical, (chosen, episodes, lengths["total"].to_numpy().min())
+        if best:
+            break
+    if not best:
+        return None
+    names, episodes, recorded = shown
+    steps = min(_SHOWN_IN_A_ROW * best, int(recorded))
+    rows = []
+    for label, name in zip("ABCDEFG", names, strict=False):
+        later = pl.col("length").cum_sum(reverse=True) - pl.col("length")
+        newest = episodes.filter(variant=name).filter(later < steps)
+        modes = read_traces(records, newest, "modes")["modes"].to_list()
+        rows.append(Row(label, name, last_steps(_make_trace(modes), steps)))
+    figure = draw_granularities(rows, best)
+    game = episodes["game"][0]
+    note = f"{game}: the last recorded episodes of one seed; the first shown may be cut."
+    figure.text(0.035, 0.02, style.plain(note), size=style.SMALL, color=style.NOTE)
+    shares = {row.variant: float(row.trace.modes.mean()) for row in rows}
+    said = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
+    caption = f"Share of explore steps in these strips ({game}): {said}."
+    table = pl.DataFrame({"variant": list(shares), "p_X": list(shares.values())})
+    return Plot(figure, caption, table)
+
+
+def _make_trace(episodes: Sequence[str]) -> Trace:
+    """Returns episodes one after the other, as strips are drawn from."""
     modes = np.array([letter == "X" for letter in "".join(episodes)], bool)
     first = np.zeros(len(modes), bool)
     first[np.cumsum([0, *map(len, episodes[:-1])])] = True
@@ -82,10 +98,129 @@ def make_trace(episodes: Sequence[str]) -> Trace:
     return Trace(modes, first, nothing, nothing, np.zeros(len(modes)))
 
 
-def draw_episodes(axes: Axes, episodes: Sequence[str], longest: int) -> None:
-    """One row an episode, first at the top; x is the step within the episode.
+@style.styled
+def blind_and_informed(records: Records) -> Plot | None:
+    """Draws, for each game, both kinds of episodes and both learning curves (figure 5)."""
+    parts = []
+    for own in _traced_runs(records).partition_by("game", maintain_order=True):
+        for pair in pairs.blind_and_informed(distinct(own, "variant"))[:1]:
+            for kind, name in zip(_KINDS, pair, strict=True):
+                parts.append(own.filter(variant=name).with_columns(line=pl.lit(kind)))
+    if not parts:
+        return None
+    runs = pl.concat(parts)
+    table = pl.DataFrame([_describe_episodes(records, own) for own in parts])
+    games = distinct(runs, "game")
+    gaps = gap_notes(records, runs)
+    left_out = games[_MAIN_GAMES:]
+    notes = [
+        f"Rows: up to {_EPISODES} recorded episodes, drawn at random, in order of "
+        f"training; at most their first {_LONGEST:,} steps. High magenta bars explore.",
+        *([f"Other games: {some(left_out, 7)}; see episodes-all."] if left_out else []),
+        *gaps,
+    ]
+    styles = some_styles(_KINDS)
+    title = "When agents explored: blind against informed triggers"
+    keys = style_keys(styles, {kind: kind for kind in _KINDS})
+    shown = games[:_MAIN_GAMES]
+    figure = style.compose(2.2 * len(shown), title=title, keys=keys, notes=notes)
+    grid = figure.subplots(len(shown), 3, squeeze=False, width_ratios=[1.15, 1.15, 1])
+    for row, game in zip(grid, shown, strict=True):
+        for axes, cell in zip(row, table.filter(game=game).to_dicts(), strict=False):
+            draw_episodes(axes, _pick(records, runs.filter(game=game, line=cell["line"])))
+            title = style.plain(f"{cell['variant']}\n") + f"$p_X$ = {cell['p_X']:.2f}"
+            axes.set_title(title, fontsize=style.SMALL)
+        row[0].set_ylabel(style.plain(game), fontsize=style.MEDIUM)
+        draw_curves(row[2], records, runs.filter(game=game), styles)
+        row[2].set_title("return", fontsize=style.SMALL)
+    sentences = [
+        "Unevenness is the standard deviation of the exploit periods between two explore "
+        "periods over their mean: 0 for a counter, about 1 for a coin, more for clusters."
+    ]
+    for (game,), own in table.group_by("game", maintain_order=True):
+        said = []
+        for kind, p, ratio in own.select("line", "p_X", "unevenness").rows():
+            uneven = "unknown" if ratio is None else f"{ratio:.2f}"
+            said.append(f"{kind} p_X {p:.2f}, unevenness {uneven}")
+        sentences.append(f"{game}: {'; '.join(said)}.")
+    return Plot(figure, " ".join([*sentences, *gaps]), table)
 
-    Strips as `draw_strip` makes them, all rows in two collections: a figure has hundreds.
+
+def _describe_episodes(records: Records, runs: pl.DataFrame) -> dict:
+    """Returns p_X of all recorded episodes of runs, and how uneven exploit periods are."""
+    traces = of_runs(records.traces, runs)
+    steps = exploit_periods(read_traces(records, traces, "modes"))["steps"].to_numpy()
+    return {
+        **runs.select("game", "line", "variant").row(0, named=True),
+        "p_X": traces.select(_share()).item(),
+        "unevenness": steps.std() / steps.mean() if len(steps) else None,
+    }
+
+
+@style.styled
+def all_episodes(records: Records) -> Plot | None:
+    """Draws episodes of every intra-episodic variant, on each game (figure 12 and more)."""
+    runs = _traced_runs(records)
+    variants = pairs.known(distinct(runs, "variant"))
+    intra = [name for name, variant in variants.items() if variant.granularity == "intra"]
+    runs = runs.filter(pl.col("variant").is_in(intra))
+    cells = [
+        (game, name)
+        for game in distinct(runs, "game")
+        for name in distinct(runs.filter(game=game), "variant")
+    ]
+    if not cells:
+        return None
+    games = distinct(runs, "game")
+    fitting = max(1, _MOST_PANELS * len(games) // max(len(cells), _MOST_PANELS))
+    games, left_out = games[:fitting], games[fitting:]
+    rows = []
+    for game in games:
+        own = [cell for cell in cells if cell[0] == game]
+        rows += [own[i : i + _COLUMNS] for i in range(0, len(own), _COLUMNS)]
+    notes = [
+        f"Up to {_EPISODES} recorded episodes each, drawn at random; at most their first "
+        f"{_LONGEST:,} steps.",
+        *([f"Not drawn, to keep this readable: {some(left_out, 7)}."] if left_out else []),
+        *gap_notes(records, runs.filter(pl.col("game").is_in(games))),
+    ]
+    title = "When agents explored: every intra-episodic variant"
+    figure = style.compose(1.45 * len(rows), title=title, notes=notes)
+    grid = figure.subplots(len(rows), max(map(len, rows)), squeeze=False)
+    for panels, row in zip(grid, rows, strict=True):
+        for axes, (game, name) in zip(panels, row, strict=False):
+            draw_episodes(axes, _pick(records, runs.filter(game=game, variant=name)))
+            axes.set_title(style.plain(name), fontsize=style.SMALL - 0.5)
+        panels[0].set_ylabel(style.plain(row[0][0]))
+        for axes in panels[len(row) :]:
+            axes.set_visible(False)
+    episodes = of_runs(records.traces, runs, "variant")
+    table = episodes.group_by("variant").agg(p_X=_share(), episodes=pl.len())
+    table = pl.DataFrame({"variant": intra}).join(
+        table, on="variant", maintain_order="left"
+    )
+    said = ", ".join(f"{name} {p:.2f}" for name, p in table.select("variant", "p_X").rows())
+    return Plot(figure, f"Share of explore steps of all recorded episodes: {said}.", table)
+
+
+def _pick(records: Records, runs: pl.DataFrame) -> list[str]:
+    """Returns the modes of some recorded episodes, in the order of training.
+
+    They are drawn at random, but the same ones each time.
+    """
+    order = ("frames", "run", "row")
+    traces = of_runs(records.traces, runs).sort(order)
+    number = min(_EPISODES, len(traces))
+    chosen = np.random.default_rng(0).choice(len(traces), size=number, replace=False)
+    picked = read_traces(records, traces[sorted(chosen.tolist())], "modes")
+    return picked.sort(order)["modes"].to_list()
+
+
+def draw_episodes(axes: Axes, episodes: Sequence[str], longest: int = _LONGEST) -> None:
+    """Draws one row an episode, first at the top; x is the step within the episode.
+
+    Rows look like `draw_strip` makes them, but all are in two collections: a figure has
+    hundreds.
     """
     shown = [modes[:longest] for modes in episodes]
     lengths = [(row, 0, len(modes)) for row, modes in enumerate(shown)]
@@ -95,220 +230,17 @@ def draw_episodes(axes: Axes, episodes: Sequence[str], longest: int) -> None:
         for period in re.finditer("X+", modes)
     ]
     for bars, height, colour in (
-        (lengths, EXPLOIT_HEIGHT, look.BLUE),
-        (explored, EXPLORE_HEIGHT, look.MAGENTA),
+        (lengths, EXPLOIT_HEIGHT, style.BLUE),
+        (explored, EXPLORE_HEIGHT, style.MAGENTA),
     ):
         boxes = [
             [(x, row + up * height / 2) for x, up in ((a, -1), (b, -1), (b, 1), (a, 1))]
             for row, a, b in bars
         ]
         axes.add_collection(PolyCollection(boxes, facecolors=colour, linewidths=0))
-    axes.set_xlim(0, max((len(modes) for modes in shown), default=1))
-    axes.set_ylim(EPISODES - 0.4, -0.6)
+    axes.set_xlim(0, max(map(len, shown), default=1))
+    axes.set_ylim(_EPISODES - 0.4, -0.6)
     axes.set_yticks([])
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.set_xlabel("step", fontsize=look.SMALL)
-    look.tidy(axes, sides=("bottom",))
-
-
-def share(episodes: Sequence[str]) -> float:
-    """p_X over all steps of the episodes."""
-    letters = "".join(episodes)
-    return letters.count("X") / max(1, len(letters))
-
-
-def traced_pairs(runs: Sequence[Run]) -> dict[str, Pair]:
-    """For each game the first pair, blind and informed, that both have episodes."""
-    found = {}
-    for game in games_of(runs):
-        own = [run for run in on_game(runs, game) if len(table(run, "traces"))]
-        pairs = blind_and_informed(variants_of(own))
-        if pairs:
-            found[game] = pairs[0]
-    return found
-
-
-def draw_blind_and_informed(records: Records) -> Figure | None:
-    """Figure 5: for each game both kinds of episodes, and both learning curves."""
-    runs = plain_runs(records)
-    pairs = traced_pairs(runs)
-    if not pairs:
-        return None
-    games = list(pairs)[:MAIN_GAMES]
-    styles = some_styles(["blind", "informed"])
-    shown = [
-        run for game in games for name in pairs[game] for run in runs_of(runs, name, game)
-    ]
-    left_out = [game for game in pairs if game not in games]
-    notes = [
-        f"Rows: up to {EPISODES} recorded episodes, drawn at random, in order of training; "
-        f"at most their first {LONGEST:,} steps. High magenta bars explore.",
-        *([f"Other games: {some(left_out, 7)}; see episodes-all."] if left_out else []),
-        *gap_notes(records, shown),
-    ]
-    figure = look.compose(
-        2.2 * len(games),
-        title="When agents explored: blind against informed triggers",
-        keys=style_keys(styles, {"blind": "blind", "informed": "informed"}),
-        notes=notes,
-    )
-    grid = figure.subplots(len(games), 3, squeeze=False, width_ratios=[1.15, 1.15, 1])
-    for row, game in zip(grid, games, strict=True):
-        for axes, name in zip(row, pairs[game], strict=False):
-            episodes = pick(runs_of(runs, name, game))
-            draw_episodes(axes, episodes, LONGEST)
-            axes.set_title(
-                look.plain(f"{name}\n") + f"$p_X$ = {share(episodes):.2f}",
-                fontsize=look.SMALL,
-            )
-        row[0].set_ylabel(look.plain(game), fontsize=look.MEDIUM)
-        lines = {
-            kind: runs_of(runs, name, game)
-            for kind, name in zip(styles, pairs[game], strict=True)
-        }
-        draw_panel(row[2], lines, styles)
-        row[2].set_title("return", fontsize=look.SMALL)
-    return figure
-
-
-def pick(runs: Sequence[Run]) -> list[str]:
-    """The same episodes each time that the same records are drawn."""
-    return draw_from(np.random.default_rng(0), modes_of_episodes(runs), EPISODES)
-
-
-def draw_all_episodes(records: Records) -> Figure | None:
-    """Figure 12 and more: every intra-episodic variant, on each game."""
-    runs = plain_runs(records)
-    intra = [n for n, v in known(variants_of(runs)).items() if v.granularity == "intra"]
-    cells = [
-        (game, name)
-        for game in games_of(runs)
-        for name in intra
-        if any(len(table(run, "traces")) for run in runs_of(runs, name, game))
-    ]
-    games = list(dict.fromkeys(game for game, _ in cells))
-    if len(games) > 1 and len(cells) > MOST_PANELS:
-        games = games[: max(1, MOST_PANELS * len(games) // len(cells))]
-    left_out = list(dict.fromkeys(game for game, _ in cells if game not in games))
-    cells = [(game, name) for game, name in cells if game in games]
-    if not cells:
-        return None
-    rows = [
-        own[i : i + COLUMNS]
-        for game in games
-        for own in [[cell for cell in cells if cell[0] == game]]
-        for i in range(0, len(own), COLUMNS)
-    ]
-    shown = [run for game, name in cells for run in runs_of(runs, name, game)]
-    notes = [
-        f"Up to {EPISODES} recorded episodes each, drawn at random; at most their first "
-        f"{LONGEST:,} steps.",
-        *([f"Not drawn, to keep this readable: {some(left_out, 7)}."] if left_out else []),
-        *gap_notes(records, shown),
-    ]
-    title = "When agents explored: every intra-episodic variant"
-    figure = look.compose(1.45 * len(rows), title=title, notes=notes)
-    grid = figure.subplots(len(rows), max(map(len, rows)), squeeze=False)
-    for axes_row, row in zip(grid, rows, strict=True):
-        for axes, (game, name) in zip(axes_row, row, strict=False):
-            draw_episodes(axes, pick(runs_of(runs, name, game)), LONGEST)
-            axes.set_title(look.plain(name), fontsize=look.SMALL - 0.5)
-        axes_row[0].set_ylabel(look.plain(row[0][0]), fontsize=look.SMALL)
-        for axes in axes_row[len(row) :]:
-            axes.set_visible(False)
-    return figure
-
-
-def draw_real_granularities(records: Records) -> Figure | None:
-    """Figure 1 from records: real episodes of each granularity on one game."""
-    game, rows, episode = granularity_rows(plain_runs(records))
-    if not rows:
-        return None
-    figure = draw_granularities(rows, episode)
-    note = f"{game}: the last recorded episodes of one seed; the first shown may be cut."
-    figure.text(0.035, 0.02, look.plain(note), size=look.SMALL, color=look.NOTE)
-    return figure
-
-
-def granularity_rows(runs: Sequence[Run]) -> tuple[str, list[Row], int]:
-    """A game's name, strips of equal length, and the length of its typical episode.
-
-    The first explore mode with two granularities or more, on the game with the longest
-    episodes: there is most to see.
-    """
-    traced = [run for run in runs if len(table(run, "traces"))]
-    best: tuple[str, list[Row], int] = ("", [], 0)
-    for mode in modes_in(variants_of(traced)):
-        for game in games_of(traced):
-            chosen = representatives(variants_of(on_game(traced, game)), mode).values()
-            rows, episode = strips_of(traced, chosen, game)
-            if len(rows) > 1 and episode > best[2]:
-                best = (game, rows, episode)
-        if best[1]:
-            break
-    return best
-
-
-def strips_of(
-    runs: Sequence[Run], names: Iterable[str], game: str
-) -> tuple[list[Row], int]:
-    """The last recorded episodes of one seed of each variant; and how long they are."""
-    episodes = {name: modes_of_episodes(runs_of(runs, name, game)[:1]) for name in names}
-    if not episodes:
-        return [], 0
-    longest = max(int(np.median([len(one) for one in own])) for own in episodes.values())
-    recorded = min(sum(map(len, own)) for own in episodes.values())
-    steps = min(SHOWN_IN_A_ROW * longest, recorded)
-    rows = [
-        Row(label, name, last_steps(make_trace(own), steps))
-        for label, (name, own) in zip("ABCDEFG", episodes.items(), strict=False)
-    ]
-    return rows, longest
-
-
-def granularities_show(records: Records) -> str:
-    """p_X of each strip."""
-    game, rows, _ = granularity_rows(plain_runs(records))
-    if not rows:
-        return NEEDS_TRACES
-    told = ", ".join(f"{row.variant} {row.trace.modes.mean():.2f}" for row in rows)
-    return f"Share of explore steps in these strips ({game}): {told}."
-
-
-def all_episodes_show(records: Records) -> str:
-    """p_X of the recorded episodes of each variant."""
-    runs = plain_runs(records)
-    intra = [n for n, v in known(variants_of(runs)).items() if v.granularity == "intra"]
-    found = {n: modes_of_episodes(run for run in runs if run.variant == n) for n in intra}
-    told = [f"{name} {share(own):.2f}" for name, own in found.items() if own]
-    if not told:
-        return NEEDS_TRACES
-    return f"Share of explore steps of all recorded episodes: {', '.join(told)}."
-
-
-def blind_and_informed_show(records: Records) -> str:
-    """How even the exploit periods are: their standard deviation over their mean."""
-    runs = plain_runs(records)
-    pairs = traced_pairs(runs)
-    if not pairs:
-        return NEEDS_PAIR
-    sentences = []
-    for game, pair in pairs.items():
-        told = []
-        for kind, name in zip(("blind", "informed"), pair, strict=True):
-            own = runs_of(runs, name, game)
-            lengths = [
-                n for run in own if len(table(run, "traces")) for n in exploit_periods(run)
-            ]
-            p = share(modes_of_episodes(own))
-            uneven = f"{np.std(lengths) / np.mean(lengths):.2f}" if lengths else "unknown"
-            told.append(f"{kind} p_X {p:.2f}, unevenness {uneven}")
-        sentences.append(f"{game}: {'; '.join(told)}.")
-    shown = [
-        run for game, pair in pairs.items() for n in pair for run in runs_of(runs, n, game)
-    ]
-    intro = (
-        "Unevenness is the standard deviation of the exploit periods between two explore "
-        "periods over their mean: 0 for a counter, about 1 for a coin, more for clusters."
-    )
-    return " ".join([intro, *sentences, *gap_notes(records, shown)])
+    axes.set_xlabel("step")
+    style.tidy(axes, sides=("bottom",))

@@ -4,21 +4,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import polars as pl
-
-from sidequest.figures import (
-    aggregate,
-    arms,
-    coins,
-    comparisons,
-    episodes,
-    granularity,
-    rates,
-    reading,
-    space,
-    starts,
-    uncertainty,
-)
+from sidequest.figures import curves, episodes, space, switching, uncertainty
 from sidequest.figures.data import Plot, Records, texts
 from sidequest.figures.style import SUFFIXES, save
 
@@ -71,32 +57,23 @@ def draw_gallery(
             yield Drawn(entry, plot.caption, paths)
 
 
-def _old(draw, show):
-    def plot(records):
-        old = reading.read_records(records.folder)
-        figure = draw(old)
-        return Plot(figure, show(old), pl.DataFrame()) if figure else None
-
-    return plot
-
-
 _DRAW: dict[str, Callable[[Records], Plot | None]] = {
-    "granularities": _old(episodes.draw_real_granularities, episodes.granularities_show),
-    "aggregate": _old(aggregate.draw_aggregate, aggregate.aggregate_shows),
-    "learning-curves": _old(granularity.draw_learning_curves, granularity.curves_show),
-    "explore-space": _old(space.draw_space, space.space_shows),
-    "explore-space-all": _old(space.draw_whole_space, space.space_shows),
-    "episodes": _old(episodes.draw_blind_and_informed, episodes.blind_and_informed_show),
-    "episodes-all": _old(episodes.draw_all_episodes, episodes.all_episodes_show),
-    "starting-mode": _old(starts.draw_starts, starts.starts_show),
-    "bandit-arms": _old(arms.draw_bandits, arms.bandits_show),
-    "count-and-coin": _old(coins.draw_count_and_coin, coins.count_and_coin_show),
-    "informed-triggers": _old(comparisons.draw_triggers, comparisons.triggers_show),
-    "off-policy": _old(comparisons.draw_correction, comparisons.correction_shows),
-    "explore-modes": _old(comparisons.draw_modes, comparisons.modes_show),
-    "scores": _old(uncertainty.draw_scores, uncertainty.scores_show),
-    "iqm": _old(uncertainty.draw_iqm, uncertainty.iqm_shows),
-    "improvement": _old(uncertainty.draw_improvement, uncertainty.improvement_shows),
-    "switching-rates": _old(rates.draw_rates, rates.rates_show),
+    "granularities": episodes.granularities,
+    "aggregate": curves.aggregate,
+    "learning-curves": curves.learning_curves,
+    "explore-space": space.explore_space,
+    "explore-space-all": space.explore_space_all,
+    "episodes": episodes.blind_and_informed,
+    "episodes-all": episodes.all_episodes,
+    "starting-mode": switching.starting_modes,
+    "bandit-arms": switching.bandit_arms,
+    "count-and-coin": switching.counter_vs_coin,
+    "informed-triggers": curves.informed_triggers,
+    "off-policy": curves.off_policy,
+    "explore-modes": curves.explore_modes,
+    "scores": uncertainty.scores,
+    "iqm": uncertainty.interquartile_means,
+    "improvement": uncertainty.improvement,
+    "switching-rates": switching.switching_rates,
 }
 GALLERY = tuple(Entry(name, _DRAW[name], **text) for name, text in texts("figures").items())

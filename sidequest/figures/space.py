@@ -2,277 +2,193 @@
 scored (figure 4; figure 11 for all games and variants)."""
 
 import string
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from sidequest.figures import style as look
-from sidequest.figures.claims.cells import final_score
-from sidequest.figures.claims.measures import early_and_late
-from sidequest.figures.notes import count, gap_notes, some
-from sidequest.figures.pairs import known, modes_in, setting_of
-from sidequest.figures.reading import (
-    Records,
-    Run,
-    column,
-    games_of,
-    plain_runs,
-    variants_of,
-)
+from sidequest.figures import style
+from sidequest.figures.data import Plot, Records, count, distinct, gap_notes, some
+from sidequest.figures.pairs import known, modes_in
 
-MAIN_GAMES = COLUMNS = 4
-MAIN_VARIANTS = 8
-HOW_TO_READ = (
+_MAIN_GAMES = _COLUMNS = 4
+_MAIN_VARIANTS = 8
+_HOW_TO_READ = (
     "Square: mean over the first 10% of training; cross: over the last 10%; the line joins "
     "them. Letters stand at the cross. Below, final scores: mean of the seeds, and a bar "
-    "from the least to the greatest."
-)
-NEEDS = (
-    "Nothing to draw yet: this needs training episodes (table `episodes`) of variants that "
-    "explore for part of an episode."
+    "from the worst to the best."
 )
 
 
-class Point(NamedTuple):
-    """Where a variant was at the start and at the end of training on one game."""
+def explore_space(records: Records) -> Plot | None:
+    """Plots the main variants, on at most four games (figure 4).
 
-    setting: str
-    early: tuple[float, float]
-    """(rmed_X, p_X), means over seeds."""
-    late: tuple[float, float]
-    scores: list[float]
-    """Final performance of each seed that was evaluated."""
-
-
-def place(runs: Sequence[Run]) -> Point | None:
-    """None for a variant that never explored, or of which no episode has ended."""
-    rmed = np.array([early_and_late(run, "rmed_X") for run in runs])
-    share = np.array([early_and_late(run, "p_X") for run in runs])
-    ends = [
-        (_mean(rmed[:, phase]), _mean(share[:, phase]))
-        for phase in (0, 1)  # first and last 10%
-    ]
-    if not np.isfinite(ends[1]).all():
-        return None
-    early = ends[0] if np.isfinite(ends[0]).all() else ends[1]
-    scores = [score for run in runs if np.isfinite(score := final_score(run))]
-    return Point(setting_of(runs[0].variant), early, ends[1], scores)
-
-
-def _mean(values: np.ndarray) -> float:
-    good = values[np.isfinite(values)]
-    return float(good.mean()) if len(good) else float("nan")
-
-
-def pick_main(names: Sequence[str]) -> list[str]:
-    """Figure 4: intra-episodic variants and the episodic baseline.
-
-    At most eight settings, adaptive ones first: those are the ones that move.
+    These are intra-episodic variants and the episodic baseline: at most eight settings,
+    adaptive ones first, as those are the ones that move.
     """
-    variants = known(names)
+    runs = records.runs.filter("usual")
+    runs = runs.filter(pl.col("game").is_in(distinct(runs, "game")[:_MAIN_GAMES]))
+    variants = known(distinct(runs, "variant"))
     shown = [n for n, v in variants.items() if v.granularity in ("intra", "episode")]
     shown.sort(key=lambda name: not variants[name].bandits())
-    settings = list(dict.fromkeys(map(setting_of, shown)))[:MAIN_VARIANTS]
-    return [name for name in names if setting_of(name) in settings]
+    settings = list(dict.fromkeys(name.partition("-")[2] for name in shown))
+    return _plot(records, runs.filter(pl.col("setting").is_in(settings[:_MAIN_VARIANTS])))
 
 
-def points_of(
-    runs: Sequence[Run], names: Iterable[str]
-) -> dict[tuple[str, str], list[Point]]:
-    """Points by (mode, game), for those that have any."""
-    points: dict[tuple[str, str], list[Point]] = {}
-    variants = known(names)
-    for mode in modes_in(variants):
-        for game in games_of(runs):
-            for name in variants:
-                own = [run for run in runs if (run.variant, run.game) == (name, game)]
-                if variants[name].mode == mode and own and (point := place(own)):
-                    points.setdefault((mode, game), []).append(point)
-    return points
+def explore_space_all(records: Records) -> Plot | None:
+    """Plots all games and all variants (figure 11)."""
+    return _plot(records, records.runs.filter("usual"))
 
 
-def letters_of(points: Mapping[tuple[str, str], Sequence[Point]]) -> dict[str, str]:
-    """A letter for each setting, the same for all explore modes."""
-    settings = dict.fromkeys(point.setting for own in points.values() for point in own)
-    alphabet = [
-        *string.ascii_uppercase,
-        *(a + b for a in string.ascii_uppercase for b in string.ascii_uppercase),
-    ]
-    return dict(zip(settings, alphabet, strict=False))
-
-
-def draw_space(records: Records) -> Figure | None:
-    """Figure 4: the main variants, on at most four games."""
-    runs = plain_runs(records)
-    games = games_of(runs)[:MAIN_GAMES]
-    shown = [run for run in runs if run.game in games]
-    names = pick_main(variants_of(shown))
-    return _draw(records, [run for run in shown if run.variant in names], names)
-
-
-def draw_whole_space(records: Records) -> Figure | None:
-    """Figure 11: all games and all variants."""
-    runs = plain_runs(records)
-    return _draw(records, runs, variants_of(runs))
-
-
-def _draw(records: Records, runs: Sequence[Run], names: Sequence[str]) -> Figure | None:
-    points = points_of(runs, names)
-    if not points:
+@style.styled
+def _plot(records: Records, runs: pl.DataFrame) -> Plot | None:
+    runs = runs.drop_nulls("mode")
+    points = _points(runs)
+    if points.is_empty():
         return None
-    letters = letters_of(points)
-    colours = {key: look.LINES[i % len(look.LINES)][0] for i, key in enumerate(letters)}
+    settings = distinct(points, "setting")
+    alphabet = [*string.ascii_uppercase]
+    alphabet += [a + b for a in alphabet for b in alphabet]
+    looks = {
+        setting: (alphabet[i], style.LINES[i % len(style.LINES)][0])
+        for i, setting in enumerate(settings)
+    }
+    keys = []
+    for setting, (letter, colour) in looks.items():
+        label = style.plain(f"{letter}  {setting}")
+        keys.append(Line2D([], [], color=colour, marker="s", ms=4, label=label))
+    gaps = gap_notes(records, runs)
+    notes = [_HOW_TO_READ, *_silent_note(points, runs), *gaps]
     rows = _rows(points)
-    columns = max(len(row) for row in rows)
-    keys = [
-        Line2D(
-            [],
-            [],
-            color=colours[key],
-            marker="s",
-            ms=4,
-            label=look.plain(f"{letter}  {key}"),
-        )
-        for key, letter in letters.items()
-    ]
-    drawn = [run for run in runs if (known([run.variant]) and run.variant in names)]
-    notes = [HOW_TO_READ, *_silent(points, runs), *gap_notes(records, drawn)]
     title = "How much, and in what portions, agents explored, and what they scored"
-    figure = look.compose(3.3 * len(rows), title=title, keys=keys, notes=notes)
-    places = [place for own in points.values() for p in own for place in (p.early, p.late)]
-    limits = max(min(x for x, _ in places), 1e-5) / 2, 2.0  # the same everywhere
-    heights = [2.1, 1.2] * len(rows)
+    figure = style.compose(3.3 * len(rows), title=title, keys=keys, notes=notes)
+    heights, columns = [2.1, 1.2] * len(rows), max(map(len, rows))
     grid = figure.subplots(2 * len(rows), columns, squeeze=False, height_ratios=heights)
-    for number, row in enumerate(rows):
-        upper, lower = grid[2 * number], grid[2 * number + 1]
+    least = points.select(pl.min_horizontal("early_rmed_X", "late_rmed_X").min()).item()
+    for upper, lower, row in zip(grid[::2], grid[1::2], rows, strict=True):
         for above, below, (mode, game) in zip(upper, lower, row, strict=False):
-            draw_points(above, points[mode, game], letters, colours)
-            above.set_xlim(limits)
-            draw_scores(below, points[mode, game], letters, colours)
-            above.set_title(look.plain(f"{mode}  {game}"), fontsize=look.MEDIUM)
+            own = points.filter(mode=mode, game=game).to_dicts()
+            _draw_points(above, own, looks)
+            above.set_xlim(max(least, 1e-5) / 2, 2.0)  # the same everywhere
+            above.set_title(style.plain(f"{mode}  {game}"))
+            own.sort(key=lambda point: settings.index(point["setting"]))
+            _draw_scores(below, own, looks)
         for axes in (*upper[len(row) :], *lower[len(row) :]):
             axes.set_visible(False)
-        upper[0].set_ylabel("$p_X$, share of explore steps", fontsize=look.SMALL)
-        lower[0].set_ylabel("final score", fontsize=look.SMALL)
-    return figure
+        upper[0].set_ylabel("$p_X$, share of explore steps")
+        lower[0].set_ylabel("final score")
+    return Plot(figure, " ".join([*_sentences(points), *gaps]), points)
 
 
-def _rows(points: Iterable[tuple[str, str]]) -> list[list[tuple[str, str]]]:
-    """Modes begin new rows; a row has at most four games."""
+def _points(runs: pl.DataFrame) -> pl.DataFrame:
+    """Returns where each variant was at the start and at the end of training on each game.
+
+    Means over seeds of rmed_X and p_X; without variants that never explored, or of which no
+    episode has ended.
+    """
+    ends = ["early_rmed_X", "early_p_X", "late_rmed_X", "late_p_X"]
+    score = pl.col("score")
+    points = (
+        runs.group_by("mode", "game", "setting", maintain_order=True)
+        .agg(pl.mean(*ends), score.mean(), low=score.min(), high=score.max())
+        .drop_nulls(["late_rmed_X", "late_p_X"])
+    )
+    begun = pl.col("early_rmed_X").is_not_null() & pl.col("early_p_X").is_not_null()
+    early = [
+        pl.when(begun)
+        .then(f"early_{name}")
+        .otherwise(f"late_{name}")
+        .alias(f"early_{name}")
+        for name in ("rmed_X", "p_X")
+    ]
+    points = points.with_columns(early)
+    modes = modes_in(distinct(runs, "variant"))
+    return pl.concat([points.clear(), *(points.filter(mode=mode) for mode in modes)])
+
+
+def _rows(points: pl.DataFrame) -> list[list[tuple[str, str]]]:
+    """Returns (mode, game) of each panel: modes begin new rows, of at most four games."""
+    panels = points.select("mode", "game").unique(maintain_order=True).rows()
+    if points["game"].n_unique() == 1:  # one game: the modes side by side
+        return [panels]
     rows = []
-    places = list(points)
-    if len({game for _, game in places}) == 1:  # one game: the modes side by side
-        return [places]
-    for mode in dict.fromkeys(mode for mode, _ in places):
-        own = [one for one in places if one[0] == mode]
-        rows += [own[i : i + COLUMNS] for i in range(0, len(own), COLUMNS)]
+    for mode in distinct(points, "mode"):
+        own = [panel for panel in panels if panel[0] == mode]
+        rows += [own[i : i + _COLUMNS] for i in range(0, len(own), _COLUMNS)]
     return rows
 
 
-def _silent(
-    points: Mapping[tuple[str, str], list[Point]], runs: Sequence[Run]
-) -> list[str]:
+def _silent_note(points: pl.DataFrame, runs: pl.DataFrame) -> list[str]:
     """Names the variants that have no place, because they never explored."""
-    shown = {(mode, p.setting) for (mode, _), own in points.items() for p in own}
-    played = [run for run in runs if len(column(run, "episodes", "p_X")[0])]
-    variants = known(variants_of(played))
-    absent = [n for n, v in variants.items() if (v.mode, setting_of(n)) not in shown]
+    played = runs.filter(pl.col("episodes") > 0)
+    absent = distinct(played.join(points, on=["mode", "setting"], how="anti"), "variant")
     return [f"No explore periods, so no place: {some(absent)}."] if absent else []
 
 
-def draw_points(
-    axes: Axes,
-    points: Sequence[Point],
-    letters: Mapping[str, str],
-    colours: Mapping[str, str],
+def _draw_points(
+    axes: Axes, points: Sequence[Mapping[str, Any]], looks: Mapping[str, tuple[str, str]]
 ) -> None:
-    """Squares and crosses over a logarithmic axis of rmed_X."""
-    for point in points:
-        colour = colours[point.setting]
-        (x0, y0), (x1, y1) = point.early, point.late
-        axes.plot([x0, x1], [y0, y1], "-", color=colour, lw=1.0, alpha=0.7)
-        axes.plot(x0, y0, "s", color=colour, ms=4.5, mfc="white", mew=1.2)
-        axes.plot(x1, y1, "x", color=colour, ms=5.5, mew=1.8)
-    for (x, y), text in _merge(points, letters).items():
-        axes.annotate(
-            text,
-            (x, y),
-            (4, 3),
-            textcoords="offset points",
-            size=look.SMALL,
-            weight="bold",
-            color=look.INK,
-        )
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.minorticks_off()
-    axes.set_ylim(-0.04, 1.08)
-    axes.set_xlabel("rmed$_X$, share of the episode", fontsize=look.SMALL)
-    look.tidy(axes)
+    """Draws squares and crosses over a logarithmic axis of rmed_X.
 
-
-def _merge(
-    points: Sequence[Point], letters: Mapping[str, str]
-) -> dict[tuple[float, float], str]:
-    """One label a place: crosses that lie on top of each other share it."""
+    Crosses that lie on top of each other share a label.
+    """
     labels: dict[tuple[float, float], str] = {}
     for point in points:
-        x, y = point.late
+        letter, colour = looks[point["setting"]]
+        x0, y0 = point["early_rmed_X"], point["early_p_X"]
+        x, y = point["late_rmed_X"], point["late_p_X"]
+        axes.plot([x0, x], [y0, y], "-", color=colour, lw=1.0, alpha=0.7)
+        axes.plot(x0, y0, "s", color=colour, ms=4.5, mfc="white", mew=1.2)
+        axes.plot(x, y, "x", color=colour, ms=5.5, mew=1.8)
         near = [
             at for at in labels if abs(np.log10(at[0] / x)) < 0.12 and abs(at[1] - y) < 0.06
         ]
-        letter = letters[point.setting]
         if near:
             labels[near[0]] += f",{letter}" if labels[near[0]].count(",") < 5 else "…"
         else:
             labels[x, y] = letter
-    return labels
+    font = {"size": style.SMALL, "weight": "bold", "color": style.INK}
+    for place, text in labels.items():
+        axes.annotate(text, place, (4, 3), textcoords="offset points", **font)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.minorticks_off()
+    axes.set_ylim(-0.04, 1.08)
+    axes.set_xlabel("rmed$_X$, share of the episode")
 
 
-def draw_scores(
-    axes: Axes,
-    points: Sequence[Point],
-    letters: Mapping[str, str],
-    colours: Mapping[str, str],
+def _draw_scores(
+    axes: Axes, points: Sequence[Mapping[str, Any]], looks: Mapping[str, tuple[str, str]]
 ) -> None:
-    """Final scores in the order of the letters; a bar from the least to the greatest."""
-    order = sorted(points, key=lambda point: list(letters).index(point.setting))
-    for x, point in enumerate(order):
-        if point.scores:
-            colour = colours[point.setting]
-            axes.vlines(x, min(point.scores), max(point.scores), colors=colour, lw=2.2)
-            axes.plot(x, np.mean(point.scores), "o", color=colour, ms=4)
-    axes.set_xticks(range(len(order)), [letters[point.setting] for point in order])
-    axes.set_xlim(-0.6, len(order) - 0.4)
+    """Draws final scores: the mean, and a bar from the worst to the best seed."""
+    for x, point in enumerate(points):
+        if point["score"] is not None:
+            _, colour = looks[point["setting"]]
+            axes.vlines(x, point["low"], point["high"], colors=colour, lw=2.2)
+            axes.plot(x, point["score"], "o", color=colour, ms=4)
+    letters = [looks[point["setting"]][0] for point in points]
+    axes.set_xticks(range(len(points)), letters)
+    axes.set_xlim(-0.6, len(points) - 0.4)
     axes.margins(y=0.12)
-    look.tidy(axes)
 
 
-def space_shows(records: Records) -> str:
-    """How far the crosses span, and how often p_X fell while bandits adapted."""
-    runs = plain_runs(records)
-    points = points_of(runs, variants_of(runs))
-    if not points:
-        return NEEDS
+def _sentences(points: pl.DataFrame) -> list[str]:
+    """Says how far the crosses span, and how often p_X fell while bandits adapted."""
+    names = points.select(pl.concat_str("mode", "setting", separator="-")).to_series()
+    adaptive = [bool(known([name])[name].bandits()) for name in names]
+    points = points.with_columns(adaptive=pl.Series(adaptive, dtype=pl.Boolean))
     sentences = []
-    for mode in dict.fromkeys(mode for mode, _ in points):
-        own = [p for (m, _), found in points.items() if m == mode for p in found]
-        share = [point.late[1] for point in own]
-        rmed = [point.late[0] for point in own]
-        adaptive = [p for p in own if known([f"{mode}-{p.setting}"]) and _adapts(mode, p)]
-        fell = sum(point.late[1] < point.early[1] - 0.02 for point in adaptive)
+    for mode in distinct(points, "mode"):
+        own = points.filter(mode=mode)
+        adapted = own.filter("adaptive")
+        fell = adapted.filter(pl.col("late_p_X") < pl.col("early_p_X") - 0.02)
+        p, rmed = own["late_p_X"].to_numpy(), own["late_rmed_X"].to_numpy()
         sentences.append(
-            f"{mode}: at the end p_X spans {min(share):.2f} to {max(share):.2f} and rmed_X "
-            f"{min(rmed):.2g} to {max(rmed):.2g}; p_X fell by more than 0.02 in {fell} of "
-            f"{count(len(adaptive), 'place')} where a bandit adapts it."
+            f"{mode}: at the end p_X spans {p.min():.2f} to {p.max():.2f} and rmed_X "
+            f"{rmed.min():.2g} to {rmed.max():.2g}; p_X fell by more than 0.02 in "
+            f"{len(fell)} of {count(len(adapted), 'place')} where a bandit adapts it."
         )
-    return " ".join([*sentences, *gap_notes(records, runs)])
-
-
-def _adapts(mode: str, point: Point) -> bool:
-    (variant,) = known([f"{mode}-{point.setting}"]).values()
-    return bool(variant.bandits())
+    return sentences

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sidequest.figures.space import draw_space, draw_whole_space, space_shows
+from sidequest.figures.space import explore_space, explore_space_all
 from tests.figures.made_up import EPISODES, GAMES, Cell, late_p_of
 from tests.figures.seen import legend_of, notes_of, panels_of
 
@@ -22,7 +22,7 @@ def test_squares_are_the_first_tenth_and_crosses_the_last(study_of):
     cells = [
         Cell(name, GAMES[0], 0, score) for name, score in ((ADAPTIVE, 3.0), (FIXED, 5.0))
     ]
-    figure = draw_space(study_of(*cells))
+    figure = explore_space(study_of(*cells)).figure
     panel, scores = figure.axes
     late, slope = late_p_of(ADAPTIVE), 0.3 / (EPISODES - 1)
     # The first tenth has episodes 1 to 4, the last 37 to 40.
@@ -47,13 +47,13 @@ def test_squares_are_the_first_tenth_and_crosses_the_last(study_of):
 
 def test_scores_span_the_seeds(study_of):
     cells = [Cell(FIXED, GAMES[0], seed, score) for seed, score in ((0, 2.0), (1, 8.0))]
-    _, scores = draw_space(study_of(*cells)).axes
+    _, scores = explore_space(study_of(*cells)).figure.axes
     (bar,) = scores.collections
     np.testing.assert_allclose(bar.get_segments()[0][:, 1], [2.0, 8.0])
 
 
-def test_the_main_figure_has_eight_settings_and_the_other_one_all(records):
-    main, whole = draw_space(records), draw_whole_space(records)
+def test_the_main_figure_has_eight_settings_and_the_other_one_all(plots):
+    main, whole = (plots[name].figure for name in ("explore-space", "explore-space-all"))
     assert len(legend_of(main)) == 8 and len(legend_of(whole)) == 15
     settings = {entry.partition("  ")[2] for entry in legend_of(main)}
     assert "episode-level-*" in settings and "step-level-0.01" not in settings
@@ -63,10 +63,8 @@ def test_the_main_figure_has_eight_settings_and_the_other_one_all(records):
 
 def test_the_same_setting_has_the_same_letter_in_every_mode(study_of):
     other = FIXED.replace("XU", "XI")
-    figure = draw_whole_space(
-        study_of(*(Cell(name, GAMES[0], 0, 1.0) for name in (ADAPTIVE, FIXED, other)))
-    )
-    panels = panels_of(figure)
+    cells = [Cell(name, GAMES[0], 0, 1.0) for name in (ADAPTIVE, FIXED, other)]
+    panels = panels_of(explore_space_all(study_of(*cells)).figure)
     assert [t.get_text() for t in panels[f"XI  {GAMES[0]}"].texts] == ["B"]
 
 
@@ -75,11 +73,13 @@ def test_crosses_on_top_of_each_other_share_a_label(study_of):
         Cell("XI-intra(10,informed:mismatch,p*,X)", GAMES[0], 0, 1.0),
         Cell("XI-intra(10,informed:variance,p*,X)", GAMES[0], 0, 1.0),
     )
-    panel = draw_space(records).axes[0]
+    panel = explore_space(records).figure.axes[0]
     assert [text.get_text() for text in panel.texts] == ["A,B"]
 
 
-def test_what_is_shown_is_said(records, study_of):
-    assert "p_X fell by more than 0.02 in 16 of 16 places" in space_shows(records)
+def test_what_is_shown_is_said(plots, study_of):
+    plot = plots["explore-space-all"]
+    assert "p_X fell by more than 0.02 in 16 of 16 places" in plot.caption
+    assert len(plot.table) == 2 * 32  # every variant on every game
     nothing = study_of(Cell(FIXED, GAMES[0], 0, 1.0, share=0.0))
-    assert draw_space(nothing) is None and "episodes" in space_shows(nothing)
+    assert explore_space(nothing) is None

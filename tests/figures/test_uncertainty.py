@@ -2,14 +2,7 @@
 
 import numpy as np
 
-from sidequest.figures.uncertainty import (
-    draw_improvement,
-    draw_iqm,
-    draw_scores,
-    improvement_shows,
-    iqm_shows,
-    scores_show,
-)
+from sidequest.figures.uncertainty import improvement, interquartile_means, scores
 from tests.figures.made_up import GAMES, VARIANTS, Cell, score_of
 from tests.figures.seen import legend_of, notes_of, panels_of
 
@@ -27,15 +20,15 @@ def rows(axes):
     return values, spans
 
 
-def test_all_scores_are_there_raw(records):
-    figure = draw_scores(records)
+def test_all_scores_are_there_raw(plots):
+    figure, caption, _ = plots["scores"]
     panels = panels_of(figure)
     assert list(panels) == list(GAMES)
     values, spans = rows(panels[GAMES[0]])
     assert values == {name: score_of(name, 0) + 1 for name in VARIANTS}
     assert spans[0] == [10.0, 12.0]
     assert legend_of(figure) == ["XU", "XI", "XS"]
-    assert "from 11 (XU-experiment-level-X) to 321" in scores_show(records)
+    assert "from 11 (XU-experiment-level-X) to 321" in caption
 
 
 def test_interquartile_means_are_ranked(study_of):
@@ -44,49 +37,47 @@ def test_interquartile_means_are_ranked(study_of):
     cells += [
         Cell(INTRA, "game:a", seed, s) for seed, s in enumerate((5.0, 5.0, 5.0, 21.0))
     ]
-    figure = draw_iqm(study_of(*cells))
+    figure, caption, table = interquartile_means(study_of(*cells))
     (panel,) = figure.axes
     values, spans = rows(panel)
     assert list(values) == [INTRA, STEP]
     np.testing.assert_allclose([values[INTRA], values[STEP]], [4 / 20, 1.5 / 20])
     assert len(spans) == 2 and spans[1][0] < 1.5 / 20 < spans[1][1]
     assert panel.get_xlabel() == "score: 0 the worst, 1 the best run of this study"
-    said = iqm_shows(study_of(*cells))
-    assert f"Highest: {INTRA}, 0.20; lowest: {STEP}, 0.08" in said
+    assert table["variant"].to_list() == [INTRA, STEP]
+    assert f"Highest: {INTRA}, 0.20; lowest: {STEP}, 0.08" in caption
 
 
 def test_variants_that_lack_a_game_are_left_out_and_named(study_of):
     cells = [Cell(STEP, game, 0, 2.0) for game in GAMES]
     cells += [Cell("XU-episode-level-*", game, 0, 3.0) for game in GAMES]
-    figure = draw_iqm(study_of(*cells, Cell(INTRA, GAMES[0], 0, 9.0)))
+    plot = interquartile_means(study_of(*cells, Cell(INTRA, GAMES[0], 0, 9.0)))
+    figure = plot.figure
     assert set(rows(figure.axes[0])[0]) == {STEP, "XU-episode-level-*"}
     assert f"as they lack a game: {INTRA}" in notes_of(figure)
     assert "One seed each" in notes_of(figure)
+    assert "The intervals of 0 of 1 others" in plot.caption  # one seed has no interval
 
 
 def test_the_probability_of_improvement_by_hand(study_of):
     cells = [Cell(INTRA, "game:a", seed, s) for seed, s in enumerate((1.0, 5.0))]
     cells += [Cell(STEP, "game:a", seed, s) for seed, s in enumerate((0.0, 3.0))]
-    records = study_of(*cells)
-    figure = draw_improvement(records)
+    figure, caption, _ = improvement(study_of(*cells))
     ((title, panel),) = panels_of(figure).items()
     assert title == f"{INTRA} beats …"
     values, _ = rows(panel)
     assert values == {STEP: 0.75}
-    said = improvement_shows(records)
-    assert "above one half for 0 (none), below it for 0 (none)" in said
+    assert "above one half for 0 (none), below it for 0 (none)" in caption
 
 
-def test_clear_wins_are_said(records):
-    said = improvement_shows(records)
+def test_clear_wins_are_said(plots):
+    figure, said, _ = plots["improvement"]
     assert "XU-intra(10,informed,p*,X) against 12 others: the interval is above" in said
-    titles = list(panels_of(draw_improvement(records)))
+    titles = list(panels_of(figure))
     assert titles == [f"{m}-intra(10,informed,p*,X) beats …" for m in ("XU", "XI", "XS")]
 
 
 def test_nothing_to_compare(study_of):
     nothing = study_of(Cell(STEP, GAMES[0], 0, 1.0, share=0.0))
-    for draw in (draw_scores, draw_iqm, draw_improvement):
-        assert draw(nothing) is None
-    for show in (scores_show, iqm_shows, improvement_shows):
-        assert show(nothing).startswith("Nothing to draw yet")
+    for plot in (scores, interquartile_means, improvement):
+        assert plot(nothing) is None

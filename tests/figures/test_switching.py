@@ -1,0 +1,230 @@
+"""How agents switched: figures 6, 7, 13 and 14, and switching rates."""
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgba
+
+from sidequest.figures import style
+from sidequest.figures.data import read_records
+from sidequest.figures.switching import (
+    bandit_arms,
+    counter_vs_coin,
+    starting_modes,
+    switching_rates,
+)
+from sidequest.records import Recorder
+from tests.figures import made_up
+from tests.figures.made_up import EPISODES, FRAMES, GAMES, STEPS, Cell, late_p_of
+from tests.figures.seen import labelled, legend_of, notes_of, panels_of
+
+G, X = "XU-intra(=,blind,n*,G)", "XU-intra(=,blind,n*,X)"
+BOTH = "XU-intra(*,blind,n*,X)"
+COUNT, COIN = "XU-intra(10,blind,n*,X)", "XU-intra(10,blind,p*,X)"
+FIXED, ADAPTIVE = "XU-intra(10,informed,0.01,G)", "XU-intra(10,informed,p*,X)"
+
+
+def heights(axes):
+    return [bar.get_height() for bar in axes.patches]
+
+
+def test_the_better_start_is_one(study_of):
+    records = study_of(
+        Cell(G, "game:a", 0, 10.0),
+        Cell(G, "game:a", 1, 20.0),
+        Cell(X, "game:a", 0, 30.0),
+        Cell(G, "game:b", 0, 8.0),
+        Cell(X, "game:b", 0, 2.0),
+    )
+    figure, said, _ = starting_modes(records)
+    (panel,) = panels_of(figure).values()
+    assert panel.get_title() == "XU-intra(=,blind,n*,·)"
+    np.testing.assert_allclose(heights(panel), [0.5, 1.0, 1.0, 0.25])
+    assert [tick.get_text() for tick in panel.get_xticklabels()] == ["game:a", "game:b"]
+    exploit, explore = panel.patches[:2]
+    assert exploit.get_facecolor() == to_rgba(style.BLUE) and exploit.get_hatch() is None
+    assert (
+        explore.get_facecolor() == to_rgba(style.MAGENTA) and explore.get_hatch() == "///"
+    )
+    (span,) = panel.collections
+    np.testing.assert_allclose(span.get_segments()[0][:, 1], [10 / 30, 20 / 30])
+    assert legend_of(figure) == ["starts in exploit mode (G)", "starts in explore mode (X)"]
+    assert "higher mean in 1 of 2 games; seeds do not overlap in 2" in said
+
+
+def test_scores_below_zero_have_no_share_and_are_named(study_of):
+    cells = [Cell(G, "pong", 0, -20.0), Cell(X, "pong", 0, -19.0)]
+    assert starting_modes(study_of(*cells)) is None
+    cells += [Cell(G, "game:a", 0, 1.0), Cell(X, "game:a", 0, 2.0)]
+    assert "no score is above 0: pong" in notes_of(starting_modes(study_of(*cells)).figure)
+
+
+def test_each_mode_has_its_panel(plots):
+    assert list(panels_of(plots["starting-mode"].figure)) == [
+        "XU-intra(=,blind,n*,·)",
+        "XI-intra(=,blind,n*,·)",
+    ]
+
+
+def test_without_a_partner_no_starts_are_compared(study_of):
+    assert starting_modes(study_of(Cell(G, GAMES[0], 0, 1.0))) is None
+
+
+def test_each_episode_is_a_point_coloured_by_its_time(study_of):
+    records = study_of(Cell(COUNT, GAMES[0], 0, 4.0), Cell(COIN, GAMES[0], 0, 8.0))
+    figure = counter_vs_coin(records).figure
+    count, coin, curves = figure.axes[:3]
+    (points,) = count.collections
+    order = np.argsort(points.get_array())
+    numbers = np.arange(1, EPISODES + 1)
+    np.testing.assert_allclose(points.get_array()[order], numbers / EPISODES)
+    p = late_p_of(COUNT) + 0.3 * (EPISODES - numbers) / (EPISODES - 1)
+    np.testing.assert_allclose(points.get_offsets()[order], np.stack([p / 4, p], axis=1))
+    assert count.get_xlim() == coin.get_xlim() and count.get_ylim() == coin.get_ylim()
+    assert count.get_title().startswith(COUNT) and coin.get_title().startswith(COIN)
+    assert f"spread of $p_X$: {p.std():.2f}" in count.get_title()
+    np.testing.assert_allclose(labelled(curves, COIN).get_ydata()[-1], 8.0)
+    assert curves.get_xlim()[0] == 0 and FRAMES == 1_000_000
+
+
+def test_the_coin_of_the_made_up_study_is_the_wider(plots):
+    figure, said, _ = plots["count-and-coin"]
+    assert "greater with the coin in 4 of 4 comparisons" in said
+    labels = [axes.get_ylabel() for axes in figure.axes]
+    assert [label for label in labels if "p_X" in label] == [
+        f"{game}\n$p_X$" for game in 2 * GAMES
+    ]
+
+
+def test_episodes_that_never_explored_are_counted(study_of, monkeypatch):
+    rows = made_up.episode_rows
+
+    def some_silent(variant):
+        made = rows(variant)
+        return [row | {"p_X": 0.0, "rmed_X": None} for row in made[:7]] + made[7:]
+
+    monkeypatch.setattr(made_up, "episode_rows", some_silent)
+    records = study_of(Cell(COUNT, GAMES[0], 0, 4.0), Cell(COIN, GAMES[0], 0, 8.0))
+    count = counter_vs_coin(records).figure.axes[0]
+    assert [text.get_text() for text in count.texts] == ["7 episodes never explored"]
+    assert len(count.collections[0].get_offsets()) == EPISODES - 7
+
+
+def test_a_run_that_is_going_has_fewer_points_and_is_noted(study_of):
+    records = study_of(
+        Cell(COUNT, GAMES[0], 0, 4.0, share=0.5), Cell(COIN, GAMES[0], 0, 8.0)
+    )
+    figure = counter_vs_coin(records).figure
+    assert len(figure.axes[0].collections[0].get_offsets()) == EPISODES // 2
+    assert "1 run still training" in notes_of(figure)
+    assert counter_vs_coin(study_of(Cell(COUNT, GAMES[0], 0, 4.0))) is None
+
+
+def arms(axes):
+    return {
+        line.get_label(): line.get_ydata()
+        for line in axes.lines
+        if not line.get_label().startswith("_")
+    }
+
+
+def test_a_line_for_each_arm_a_row_for_each_starting_mode(study_of):
+    cells = [Cell(name, GAMES[0], seed, 1.0) for name in (X, G) for seed in (0, 1)]
+    figure = bandit_arms(study_of(*cells)).figure
+    titles = [axes.get_title(loc="left").splitlines()[0] for axes in figure.axes]
+    assert titles == [f"{G}: exploit steps", f"{X}: exploit steps"]
+    lines = arms(figure.axes[0])
+    assert list(lines) == ["10", "100", "1000", "10000"]
+    np.testing.assert_allclose(lines["10"][[0, -1]], [0.25, 0.7])
+    np.testing.assert_allclose(lines["1000"][[0, -1]], [0.25, 0.1])
+    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert labels == list(lines)
+
+
+def test_two_bandits_of_a_variant_have_a_row_each(study_of):
+    figure = bandit_arms(study_of(Cell(BOTH, GAMES[0], 0, 1.0))).figure
+    titles = [axes.get_title(loc="left").splitlines()[0] for axes in figure.axes]
+    assert titles == [f"{BOTH}: explore steps", f"{BOTH}: exploit steps"]
+
+
+def test_whole_episodes_are_chosen_by_mode_and_rates_are_called_rates(study_of):
+    episode, informed = "XU-episode-level-*", "XU-intra(10,informed,p*,X)"
+    records = study_of(*(Cell(name, GAMES[0], 0, 1.0) for name in (episode, informed)))
+    figure, said, _ = bandit_arms(records)
+    first, second = figure.axes
+    assert list(arms(first)) == ["G", "X"]
+    assert second.get_title(loc="left").startswith(f"{informed}: switching rate")
+    assert f"{episode}, bandit `start`" in said
+    assert "minatar:breakout G (0.70)" in said
+
+
+def test_the_mean_goes_as_far_as_the_shortest_run(study_of):
+    cells = [Cell(G, GAMES[0], 0, 1.0), Cell(G, GAMES[0], 1, 1.0, share=0.5)]
+    figure = bandit_arms(study_of(*cells)).figure
+    assert len(arms(figure.axes[0])["10"]) == 5
+    assert "1 run still training" in notes_of(figure)
+
+
+def test_a_line_is_the_mean_over_seeds(tmp_path):
+    for seed, chance in enumerate((0.2, 0.6)):
+        info = {"variant": G, "game": "game:a", "seed": seed, "frames": 10}
+        recorder = Recorder(tmp_path / str(seed), info)
+        row = {"frames": 5, "bandit": "exploit"}
+        arms = ((10.0, chance), (100.0, 1 - chance))
+        recorder.write("bandits", [row | {"arm": a, "probability": p} for a, p in arms])
+        recorder.finish()
+    table = bandit_arms(read_records(tmp_path)).table
+    assert table["arm"].to_list() == [10.0, 100.0]
+    np.testing.assert_allclose(table["probability"], [0.4, 0.6])
+
+
+def test_a_panel_without_runs_says_so_and_leaves_its_neighbours_alone(study_of):
+    cells = [
+        Cell(G, GAMES[0], 0, 1.0),
+        Cell(X, GAMES[0], 0, 1.0),
+        Cell(X, GAMES[1], 0, 1.0),
+    ]
+    first, empty, third, fourth = bandit_arms(study_of(*cells)).figure.axes
+    assert [text.get_text() for text in empty.texts] == ["no runs"]
+    for axes in (first, third, fourth):
+        assert axes.get_ylim() == (0, 1) and len(axes.get_yticks()) > 1
+
+
+def test_bandits_that_do_not_fit_are_named(plots, study_of):
+    assert "Not drawn: 14 bandits" in notes_of(plots["bandit-arms"].figure)
+    assert bandit_arms(study_of(Cell("XU-step-level-0.01", GAMES[0], 0, 1.0))) is None
+
+
+def test_a_run_has_a_rate_for_each_target(study_of):
+    records = study_of(Cell(FIXED, GAMES[0], 0, 1.0), Cell(ADAPTIVE, GAMES[0], 0, 1.0))
+    rates = switching_rates(records).table
+    assert rates["target_rate"].to_list() == [0.01, 0.0001, 0.001, 0.01, 0.1]
+    np.testing.assert_allclose(rates["realised_rate"], 1.05 * rates["target_rate"])
+    exploit_steps = EPISODES * STEPS * (1 - late_p_of(FIXED))
+    assert rates["switches"][0] == pytest.approx(0.0105 * exploit_steps)
+
+
+def test_episodes_count_by_their_exploit_steps(study_of, monkeypatch):
+    """0.02 of 100 exploit steps and 0.01 of 300: 5 of 400 switch."""
+    made = made_up.episode_rows(made_up.parse(FIXED))[:2]
+    made[0] |= {"realised_rate": 0.02, "length": 200, "p_X": 0.5}
+    made[1] |= {"realised_rate": 0.01, "length": 300, "p_X": 0.0}
+    monkeypatch.setattr(made_up, "episode_rows", lambda variant: made)
+    (rate,) = switching_rates(study_of(Cell(FIXED, GAMES[0], 0, 1.0))).table.to_dicts()
+    assert rate["realised_rate"] == pytest.approx(5 / 400)
+    assert rate["switches"] == pytest.approx(5)
+
+
+def test_marks_lie_at_realised_over_target(plots):
+    figure, said, _ = plots["switching-rates"]
+    panels = panels_of(figure)
+    assert list(panels) == list(GAMES)
+    marks = [line for line in panels[GAMES[0]].lines if len(line.get_xdata()) == 1]
+    np.testing.assert_allclose([mark.get_ydata()[0] for mark in marks], 1.05)
+    triggers = ["coin", "value promise", "action mismatch", "value variance"]
+    assert legend_of(figure) == triggers
+    assert "value promise: 20 of 20 cases within 10%" in said
+
+
+def test_variants_that_count_steps_have_no_rate(study_of):
+    records = study_of(Cell("XU-intra(10,blind,100,G)", GAMES[0], 0, 1.0))
+    assert switching_rates(records) is None
