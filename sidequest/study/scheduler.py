@@ -30,7 +30,7 @@ SAVING = "interrupted: running groups are being saved; a second Ctrl-C exits at 
 _STOPPED = "interrupted; everything is saved: the same command resumes the study"
 # Runs of one program: a run of preset `small` takes about 0.1 GB, and a bad one costs its
 # neighbours some time. With 64 and 128 an H200 makes 1.10 and 1.57 million steps/s.
-_MOST_RUNS = {"cpu": 32, "gpu": 128}
+MOST_RUNS = {"cpu": 32, "gpu": 128}
 # Frames between two checkpoints of a run, at least: a short run is quicker repeated.
 _LEAST_BETWEEN_CHECKPOINTS = 25_000
 
@@ -42,10 +42,6 @@ class Machine(NamedTuple):
     """JAX's name of the platform: cpu, gpu or tpu."""
     devices: int
     """Number of devices that the runs share; on a CPU each core is one."""
-
-    @property
-    def most_runs(self) -> int:
-        return _MOST_RUNS.get(self.kind, _MOST_RUNS["gpu"])
 
 
 class Group(NamedTuple):
@@ -108,24 +104,16 @@ class Executor(Protocol):
     """Where groups run: this process, workers, or a cluster."""
 
     @property
-    def machine(self) -> Machine:
-        """What each group may use."""
-        ...
+    def machine(self) -> Machine: ...  # what each group may use
 
     @property
-    def slots(self) -> int:
-        """How many groups run at a time."""
-        ...
+    def slots(self) -> int: ...  # how many groups run at a time
 
     def start(self, group: Group, display: GroupDisplay) -> None: ...
 
-    def wait(self) -> Outcome:
-        """Waits until a group has ended; meanwhile groups report to their displays."""
-        ...
+    def wait(self) -> Outcome: ...  # blocks until a group has ended
 
-    def stop(self) -> None:
-        """Saves and ends everything that runs."""
-        ...
+    def stop(self) -> None: ...  # saves and ends everything that runs
 
 
 Launch: TypeAlias = Callable[[Group, Path, Display], None]
@@ -271,7 +259,7 @@ def parts(jobs: Sequence[Job], machine: Machine) -> list[Sequence[Job]]:
     """Splits a list so that all devices are busy: a population is spread evenly over as
     many devices as divide it, so 11 runs on 2 cores become 10 and 1."""
     devices = machine.devices
-    most = max(1, machine.most_runs // devices) * devices
+    most = max(1, MOST_RUNS["cpu" if machine.kind == "cpu" else "gpu"] // devices) * devices
     split = []
     while jobs:
         size = min(most, len(jobs) // devices * devices) or len(jobs)

@@ -210,15 +210,10 @@ _SPACE = _with_modes(
     *("intra(*,informed,p*,G)", "intra(=,informed,p*,G)"),
 )
 # "All variants tried" are not listed; these are all that are named anywhere.
-_WIDE_SPACE = _unique(
-    (
-        *_SPACE,
-        *_with_modes(
-            "XU XI",
-            *("intra(100,informed,p*,X)", "intra(=,blind,n*,G)", "intra(=,blind,n*,X)"),
-            *("intra(10,blind,n*,G)", "intra(10,blind,p*,G)"),
-        ),
-    )
+_WIDE_SPACE = _SPACE + _with_modes(
+    "XU XI",
+    *("intra(100,informed,p*,X)", "intra(=,blind,n*,G)", "intra(=,blind,n*,X)"),
+    *("intra(10,blind,n*,G)", "intra(10,blind,p*,G)"),
 )
 # n_X = 10 and p_X = 0.1 are the caption's, and so are both rates of figure 12.
 _MOMENTS_AT_ONE_RATE = ("XU-intra(10,blind,100,G)", "XU-intra(10,informed,0.01,G)")
@@ -274,15 +269,8 @@ _EVERYTHING = _unique(grid for _, grids in _FIGURES.values() for grid in grids)
 
 # One or two of everything that the paper's figures compare.
 _MAIN_VARIANTS = _unique(
-    (
-        *_GRANULARITIES,
-        *_SPACE,
-        *_MOMENTS_AT_ONE_RATE,
-        *_STARTS,
-        *_PARAMETERS,
-        *_TRIGGERS,
-        *_EXPLORE_MODES,
-    )
+    (*_GRANULARITIES, *_SPACE, *_MOMENTS_AT_ONE_RATE, *_STARTS)
+    + (*_PARAMETERS, *_TRIGGERS, *_EXPLORE_MODES)
 )
 
 
@@ -305,12 +293,9 @@ _QUICK_SETTINGS: Settings = (
     ("evaluation.traces", 60),
 )
 # A game with long episodes, where moments can be seen; few variants, since it is slower.
-_QUICK_SECOND = _unique(
-    (
-        *_GRANULARITIES,
-        *_MOMENTS_AT_ONE_RATE,
-        *(name for name in _STARTS if name.startswith("XU")),
-    )
+_QUICK_SECOND = (
+    *(_GRANULARITIES + _MOMENTS_AT_ONE_RATE),
+    *(name for name in _STARTS if name.startswith("XU")),
 )
 
 _WHOLE_STUDIES = (

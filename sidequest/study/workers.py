@@ -117,17 +117,14 @@ class Worker:
             return self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
-            return Outcome(self.group, "lost", _cause_of_death(self.process.exitcode))
+            code = self.process.exitcode or 0
+            killed = f"was killed by {signal.Signals(-code).name}" if code < 0 else ""
+            cause = killed or f"ended with exit code {code}"
+            return Outcome(self.group, "lost", f"the worker {cause}")
 
     def close(self) -> None:
         self.pipe.close()
         self.process.join()
-
-
-def _cause_of_death(code: int | None) -> str:
-    if code is not None and code < 0:
-        return f"the worker was killed by {signal.Signals(-code).name}"
-    return f"the worker ended with exit code {code}"
 
 
 def show_message(display: GroupDisplay, message: str | Progress) -> None:
@@ -199,10 +196,12 @@ def split_machine(count: int) -> list[Share]:
             f"--workers is {count}; this machine has {most} {'cores' if is_cpu else 'GPUs'}"
         )
     cache: str | None = getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009
+    visible = os.environ.get(_GPUS)
+    gpus = visible.split(",") if visible else list(map(str, range(count)))
     shares = []
     for number in range(count):
         own = cores[number * len(cores) // count : (number + 1) * len(cores) // count]
-        environment = () if is_cpu else ((_GPUS, _gpu_name(number)),)
+        environment = () if is_cpu else ((_GPUS, gpus[number]),)
         shares.append(Share(tuple(own), len(own) if is_cpu else 1, environment, cache))
     return shares
 
@@ -212,12 +211,6 @@ def available_core_numbers() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
-
-
-def _gpu_name(number: int) -> str:
-    """Returns the name of one of the GPUs that this process may see."""
-    visible = os.environ.get(_GPUS)
-    return visible.split(",")[number] if visible else str(number)
 
 
 def _in_a_child(function: Callable[[], Any]) -> Any:
