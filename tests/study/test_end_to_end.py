@@ -1,23 +1,41 @@
 """Real studies of test size: interrupted, killed, shared; the records are the same."""
 
+import multiprocessing
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import polars.testing
 import pytest
 
+from sidequest.config import SMALL, flatten
+from sidequest.environments import registry
 from sidequest.errors import Interrupted, OtherRun
 from sidequest.records import TABLES, read_run, read_study, read_table
 from sidequest.runs.process import SAVING, lock_folders
 from sidequest.study import scheduler
 from sidequest.study.scheduler import missing, train_group
-from sidequest.study.studies import find, jobs_of, narrow
+from sidequest.study.studies import Grid, Study, jobs_of, narrow
+from tests.reliability.harness import CHUNK, CHUNKS, CONFIG, GAME, VARIANT
+from tests.runs.tiny import bargains
 
-STUDY = narrow(find("paper/fig5/tiny"), games=["probe:memory_10"])  # two runs, one program
+# Two runs in one program: that of the tests of reliability, so that it is compiled once.
+registry._registered[GAME] = bargains
+SETTINGS = tuple(
+    (name, value)
+    for name, value in flatten(CONFIG).items()
+    if value != flatten(SMALL)[name]
+)
+STUDY = Study(
+    name="example",
+    title="Two runs",
+    grids=(Grid((VARIANT,), (GAME,)),),
+    seeds=2,
+    frames=CHUNKS * CHUNK,
+    preset="small",
+    settings=SETTINGS,
+)
 JOBS = jobs_of(STUDY)
 DONE = ({}, [], [])
 
@@ -42,14 +60,14 @@ def assert_same_tables(folder, whole, job):
 
 def test_the_plan_says_what_was_run(whole):
     plan = read_study(whole)
-    assert plan["name"] == "paper/fig5/tiny" and plan["title"] and plan["started"]
+    assert plan["name"] == "example" and plan["title"] and plan["started"]
     assert [entry["id"] for entry in plan["runs"]] == [
-        "XU-intra(10,blind,100,G)/probe:memory_10/0",
-        "XU-intra(10,informed,0.01,G)/probe:memory_10/0",
+        f"{VARIANT}/{GAME}/0",
+        f"{VARIANT}/{GAME}/1",
     ]
     for entry in plan["runs"]:
         said = read_run(whole / entry["folder"])
-        assert said["finished"] and said["frames"] == entry["frames"] == 4_096
+        assert said["finished"] and said["frames"] == entry["frames"] == STUDY.frames
         assert said["variant"] == entry["variant"] and entry["settings"] == {}
         assert "resumed" not in said
 
@@ -82,7 +100,7 @@ def test_interrupted_and_started_again_gives_the_same_tables(whole, tmp_path, ca
 def test_what_is_done_is_not_touched_and_a_narrower_start_forgets_nothing(whole):
     before = {path: path.stat().st_mtime_ns for path in whole.rglob("*.parquet")}
     started = read_study(whole)["started"]
-    part = narrow(STUDY, variants=["XU-intra(10,blind,100,G)"])
+    part = narrow(STUDY, seeds=1)
     assert scheduler.run(part, whole) == DONE
     assert before == {path: path.stat().st_mtime_ns for path in whole.rglob("*.parquet")}
     assert len(read_study(whole)["runs"]) == 2
@@ -108,18 +126,15 @@ def test_a_runner_killed_in_the_middle(whole, tmp_path):
     done, other = JOBS
     shutil.copytree(whole / done.spec.folder, tmp_path / done.spec.folder)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")}
-    command = ["-m", "sidequest", "study", STUDY.name, "--games", *STUDY.games]
-    runner = subprocess.Popen(
-        [sys.executable, *command, "--out", str(tmp_path), "--quiet"],
-        stderr=subprocess.DEVNULL,
-    )
+    runner = multiprocessing.get_context("spawn").Process(target=run, args=(tmp_path,))
+    runner.start()
     try:
-        while runner.poll() is None and not list(tmp_path.rglob("episodes.jsonl")):
+        while runner.is_alive() and not list(tmp_path.rglob("episodes.jsonl")):
             time.sleep(0.02)
     finally:
         runner.kill()
-        runner.wait()
-    assert runner.returncode == -signal.SIGKILL
+        runner.join()
+    assert runner.exitcode == -signal.SIGKILL
     assert missing(tmp_path, JOBS) == [other]
     assert run(tmp_path) == DONE
     assert not missing(tmp_path, JOBS)
