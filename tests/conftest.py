@@ -44,19 +44,35 @@ settings.register_profile(
 settings.load_profile("sidequest")
 
 
+_programs = 0
+
+
+def _count_programs(event: str, **_) -> None:
+    global _programs
+    _programs += event == "/jax/compilation_cache/compile_requests_use_cache"
+
+
+jax.monitoring.register_event_listener(_count_programs)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def forget_programs():
     """Frees what a file's tests have compiled: of all of them, it is gigabytes."""
     yield
-    jax.clear_caches()
-    gc.collect()
+    global _programs
+    if _programs > 50:
+        jax.clear_caches()
+        gc.collect()
+        _programs = 0
 
 
 @pytest.fixture(scope="module")
-def optimised(forget_programs):
+def optimised():
     """For programs that run for long, or whose last digit counts."""
+    jax.clear_caches()  # they do not know how a program was compiled
     jax.config.update("jax_disable_most_optimizations", False)
     yield
+    jax.clear_caches()
     jax.config.update("jax_disable_most_optimizations", True)
 
 

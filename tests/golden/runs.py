@@ -60,8 +60,8 @@ def _run(name: str, variant: str, game: str, frames: int, settings: dict) -> Gol
 
 
 RUNS = [
-    _run("informed", "XU-intra(*,informed,p*,X)", "golden:offers", 6_144, SMALL),
-    _run("intrinsic", "XI-intra(*,blind,n*,X)", "golden:offers", 6_144, SMALL),
+    _run("informed", "XU-intra(*,informed,p*,X)", "golden:offers", 4_096, SMALL),
+    _run("intrinsic", "XI-intra(*,blind,n*,X)", "golden:offers", 4_096, SMALL),
     _run("hosted", "XU-intra(10,informed,p*,X)", "golden:drawn", 2_688, SMALL | FRAMES),
 ]
 

@@ -1,8 +1,8 @@
 """What small runs leave behind is what they left before: values, not bytes.
 
 `records/` was made by `python -m tests.golden.runs` at commit c3a02f5, before the package
-was restructured, and `quick_scores.csv` by `sidequest study quick`. If results change on
-purpose, make them again and say why in the commit.
+was restructured, compiled as conftest.py says; `quick_scores.csv` by `sidequest study
+quick`. If results change on purpose, make them again and say why in the commit.
 """
 
 import json
@@ -47,11 +47,9 @@ def require_same_machine() -> None:
 def folder(tmp_path_factory):
     require_same_machine()
     folder = tmp_path_factory.mktemp("golden")
-    settings = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": ""}
     subprocess.run(
         [sys.executable, "-m", "tests.golden.runs", str(folder)],
         cwd=HERE.parents[1],
-        env=os.environ | settings,
         check=True,
     )
     return folder
