@@ -7,6 +7,7 @@ counts the steps that updates train on. The split times each stage of a round al
 import resource
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -22,10 +23,14 @@ from sidequest.environments.base import CompiledEnvironment
 from sidequest.errors import ConfigError
 from sidequest.replay.replay import TRAINED_BLOCKS
 from sidequest.runs import ondevice
-from sidequest.runs.assembly import Parts, assemble, make_switching
-from sidequest.runs.members import devices_for, on_all, rows_of
-from sidequest.runs.pace import pace_of
-from sidequest.runs.state import Individual, individual_of
+from sidequest.runs.build import (
+    Agent,
+    RunArrays,
+    build_agent,
+    make_switching,
+    run_arrays,
+)
+from sidequest.runs.ondevice import make_mesh, map_runs, split_runs
 from sidequest.switching.variants import parse
 
 VARIANT = "XU-intra(10,informed,p*,X)"
@@ -79,21 +84,21 @@ def measure(
         raise ConfigError(
             f"{game} is not compiled; measure it with `sidequest bench atari`"
         )
-    parts = assemble(config, environment.spec, [parse(VARIANT)])
+    agent = build_agent(config, environment.spec, [parse(VARIANT)])
     rows = {}
     for count in members:
         say(f"members: {count}, shape: {shape}, game: {game}")
-        row = whole_loop(config, environment, parts, count, rounds, repeats)
+        row = whole_loop(environment, agent, count, rounds, repeats)
         rows[str(count)] = row
         say(f"{row['environment_steps_per_second']:,.0f} environment steps/s")
     say("the stages of a round, one by one")
-    stages = split(config, environment, parts)
+    stages = split(config, environment, agent)
     return {
         "shape": shape,
         "game": game,
         "variant": VARIANT,
         **rows[str(members[0])],
-        "parameters": parameters(parts.learner),
+        "parameters": parameters(agent.learner),
         "members": rows,
         "split_seconds_per_round": stages,
         "switching_share": stages["switching"] / sum(stages.values()),
@@ -105,32 +110,31 @@ def parameters(learner: Learner) -> int:
     return count_parameters(jax.jit(learner.init)(jax.random.key(0)).network)
 
 
-def population(config: Config, parts: Parts, members: int) -> Individual:
+def population(agent: Agent, members: int) -> RunArrays:
     variant = parse(VARIANT)
-    each = [individual_of(variant, seed, parts, config) for seed in range(members)]
+    each = [run_arrays(variant, seed, agent) for seed in range(members)]
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
 
 
 def whole_loop(
-    config: Config,
     environment: CompiledEnvironment,
-    parts: Parts,
+    agent: Agent,
     members: int,
     rounds: int,
     repeats: int,
 ) -> dict[str, float]:
     """Steps a second of a population, learning at its replay ratio."""
-    pace = pace_of(config)
-    loop = ondevice.make_loop(parts, environment, pace)
+    pace = agent.pace
     begin = time.perf_counter()
-    mesh = devices_for(members)
-    start = jax.jit(on_all(mesh, loop.init))
-    rows = [start(row) for row in rows_of(mesh, population(config, parts, members))]
+    mesh = make_mesh(members, sharded=members > 1)
+    init = partial(ondevice.init_state, agent, environment)
+    start = jax.jit(map_runs(mesh, init))
+    rows = [start(row) for row in split_runs(mesh, population(agent, members))]
 
     def chunk(member, block):
-        return loop.rounds(member, block, rounds)
+        return ondevice.iterate(agent, environment, member, block, rounds)
 
-    chunks = jax.jit(on_all(mesh, chunk, shared=1), donate_argnums=0)
+    chunks = jax.jit(map_runs(mesh, chunk, shared=1), donate_argnums=0)
     compiled = chunks.lower(rows[0], jnp.int32(0)).compile()
 
     def advance(rows, block):
@@ -147,9 +151,9 @@ def whole_loop(
         rows = jax.block_until_ready(advance(rows, block))
         times.append(time.perf_counter() - begin)
         block += rounds
-    steps = members * rounds * parts.streams * parts.block_length
+    steps = members * rounds * agent.streams * agent.block_length
     updates = members * rounds * pace.numerator / pace.denominator
-    trained = updates * parts.batch_size * TRAINED_BLOCKS * parts.block_length
+    trained = updates * agent.batch_size * TRAINED_BLOCKS * agent.block_length
     return {
         "environment_steps_per_second": steps / min(times),
         "learner_steps_per_second": trained / min(times),
@@ -167,44 +171,45 @@ def peak_memory() -> int:
 
 
 def split(
-    config: Config, environment: CompiledEnvironment, parts: Parts
+    config: Config, environment: CompiledEnvironment, agent: Agent
 ) -> dict[str, float]:
     """Seconds of each stage of one member's round."""
-    pace = pace_of(config)
-    loop = ondevice.make_loop(parts, environment, pace)
-    individual = jax.tree.map(lambda leaf: leaf[0], population(config, parts, 1))
-    member, _ = jax.jit(loop.rounds, static_argnums=2)(
-        jax.jit(loop.init)(individual), jnp.int32(0), pace.warm_up + 4
-    )
+    pace = agent.pace
+    arrays = jax.tree.map(lambda leaf: leaf[0], population(agent, 1))
+    init = jax.jit(partial(ondevice.init_state, agent, environment))
+    iterate = jax.jit(partial(ondevice.iterate, agent, environment), static_argnums=2)
+    member, _ = iterate(init(arrays), jnp.int32(0), pace.warm_up + 4)
     key = jax.random.key(1)
 
     @jax.jit
     def stepping(member):
         def step(carry, t):
-            keys = jax.random.split(jax.random.fold_in(key, t), 2 * parts.streams)
+            keys = jax.random.split(jax.random.fold_in(key, t), 2 * agent.streams)
             actions = jax.vmap(
                 lambda k: jax.random.randint(k, (), 0, environment.spec.num_actions)
-            )(keys[: parts.streams])
+            )(keys[: agent.streams])
             state, timestep = jax.vmap(environment.step)(
-                keys[parts.streams :], carry, actions
+                keys[agent.streams :], carry, actions
             )
             return state, timestep.reward
 
-        return jax.lax.scan(step, member.environments, jnp.arange(parts.block_length))[1]
+        return jax.lax.scan(step, member.environments, jnp.arange(agent.block_length))[1]
 
-    collect = jax.jit(lambda member: ondevice.collect(parts, environment, key, member)[1:])
-    still = parts._replace(actor=without_switching(config, parts))
+    collect = jax.jit(lambda member: ondevice.collect(agent, environment, key, member)[1:])
+    still = agent._replace(actor=without_switching(config, agent))
     collect_still = jax.jit(
         lambda member: ondevice.collect(still, environment, key, member)[1:]
     )
-    feed = jax.jit(lambda member, records: ondevice.feed(parts, records, member).meta)
+    feed = jax.jit(
+        lambda member, records: ondevice.update_bandits(agent, records, member).meta
+    )
     records = collect(member)[1]
     sample = jax.jit(
-        lambda member: parts.replay.sample(key, member.replay, parts.batch_size)
+        lambda member: agent.replay.sample(key, member.replay, agent.batch_size)
     )
     drawn = sample(member)
     update = jax.jit(
-        lambda member: parts.learner.update(
+        lambda member: agent.learner.update(
             member.learner, drawn.steps, drawn.core, drawn.weights
         )
     )
@@ -222,13 +227,12 @@ def split(
     }
 
 
-def without_switching(config: Config, parts: Parts) -> Actor:
+def without_switching(config: Config, agent: Agent) -> Actor:
     """An actor that stays in its mode: what is left is what any agent has to do."""
     controller = make_switching(config.switching)
 
     def stay(key, signals, state):
         return state.mode, state
 
-    names = tuple(head.name for head in parts.rules.heads)
     discount = config.learning.discount
-    return make_actor(controller._replace(step=stay), names, discount=discount)
+    return make_actor(controller._replace(step=stay), agent.heads, discount=discount)

@@ -20,11 +20,9 @@ from sidequest.environments import atari
 from sidequest.environments.base import HostedEnvironment
 from sidequest.records import available_cores
 from sidequest.replay.tiles import tile_report, tile_store
-from sidequest.runs.assembly import assemble
+from sidequest.runs.build import RunArrays, build_agent, run_arrays
 from sidequest.runs.emulators import build_politely, choose_groups, choose_threads
-from sidequest.runs.hosted import HostedRun
-from sidequest.runs.pace import pace_of
-from sidequest.runs.state import Individual, individual_of
+from sidequest.runs.hosted import HostedLoop
 from sidequest.switching.metacontroller import UPDATE_CHUNK, Episodes
 from sidequest.switching.variants import parse
 
@@ -75,11 +73,9 @@ def measure(
     )
     store = tile_store(lambda step: step.observation, memory=memory or device_share(0.6))
     compared = [parse(INFORMED), parse(EPSILON_GREEDY)]
-    run = HostedRun(
-        assemble(config, atari_game.spec, compared, store), pace_of(config), emulators
-    )
+    run = HostedLoop(build_agent(config, atari_game.spec, compared, store), emulators)
     clock = Clock(atari_game.spec.frames_per_step * streams, seconds, say)
-    who = {str(v): individual_of(v, 0, run.parts, config) for v in compared}
+    who = {str(v): run_arrays(v, 0, run.agent) for v in compared}
     figures = phases(run, who[INFORMED], clock)
     # Memory first: to time what adds a block, the same one is added many times.
     figures |= memory_held(run) | programs(run)
@@ -89,9 +85,9 @@ def measure(
         rates = [(name, learning(run, name, who[name], clock)) for name in order]
         run.release()
         del run.state
-        parts = assemble(config, atari_game.spec, [parse(INTRINSIC)], store)
-        run = HostedRun(parts, pace_of(config), emulators)
-        novel = individual_of(parse(INTRINSIC), 0, parts, config)
+        agent = build_agent(config, atari_game.spec, [parse(INTRINSIC)], store)
+        run = HostedLoop(agent, emulators)
+        novel = run_arrays(parse(INTRINSIC), 0, agent)
         rates.append((INTRINSIC, learning(run, INTRINSIC, novel, clock)))
         figures["variants"] = side_by_side(rates)
     for group in emulators:
@@ -132,9 +128,9 @@ class Clock:
         return rate
 
 
-def phases(run: HostedRun, who: Individual, clock: Clock) -> dict[str, Any]:
+def phases(run: HostedLoop, who: RunArrays, clock: Clock) -> dict[str, Any]:
     """The emulators alone just before and just after the agent plays on them."""
-    length = run.parts.block_length
+    length = run.agent.block_length
     rng = np.random.default_rng(0)
     run.start(who)
     compile_rare(run)
@@ -168,30 +164,30 @@ def step_alone(rng: np.random.Generator, groups: Sequence[HostedEnvironment]) ->
         group.send(actions)
 
 
-def compile_rare(run: HostedRun) -> None:
-    """What is first needed when an episode ends, or after ten blocks, when actors pull
+def compile_rare(run: HostedLoop) -> None:
+    """What is first needed when an episode ends, or after ten blocks, when actors sync
     parameters: else it would be compiled in the middle of a phase."""
     _, records = jax.device_get(run.state.block.contents())
     columns = records.choices, records.summary.episode_return, records.summary.length
     nothing = Episodes(
         *(np.zeros((UPDATE_CHUNK, *leaf.shape[2:]), leaf.dtype) for leaf in columns)
     )
-    member = run.state.member
-    jax.block_until_ready(run.programs.newest(member.learner, member.meta))
-    meta = run.programs.feed(member.meta, nothing, np.zeros(UPDATE_CHUNK, bool))
-    run.state = run.state._replace(member=member._replace(meta=meta))
+    state = run.state.run
+    jax.block_until_ready(run.programs.sync_parameters(state.learner, state.meta))
+    meta = run.programs.update_bandits(state.meta, nothing, np.zeros(UPDATE_CHUNK, bool))
+    run.state = run.state._replace(run=state._replace(meta=meta))
 
 
-def step_acting(run: HostedRun) -> None:
+def step_acting(run: HostedLoop) -> None:
     for group in range(len(run.groups)):
-        run.visit(group)
+        run.step_group(group)
 
 
-def learning(run: HostedRun, name: str, who: Individual, clock: Clock) -> float:
+def learning(run: HostedLoop, name: str, who: RunArrays, clock: Clock) -> float:
     """The whole agent with another variant, from an empty replay on."""
     run.start(who)
     blocks = iter(run)
-    return clock.rate(name, lambda: next(blocks), run.parts.block_length)
+    return clock.rate(name, lambda: next(blocks), run.agent.block_length)
 
 
 def side_by_side(rates: Sequence[tuple[str, float]]) -> dict[str, dict[str, Any]]:
@@ -210,21 +206,21 @@ def side_by_side(rates: Sequence[tuple[str, float]]) -> dict[str, dict[str, Any]
     }
 
 
-def programs(run: HostedRun) -> dict[str, float]:
+def programs(run: HostedLoop) -> dict[str, float]:
     """Milliseconds of adding a block, drawing a batch, and learning from it.
 
     Ten calls in a row, as the device would do them with other work before and after.
     """
-    block, metrics, batch = run.state.block, run.metrics, run.draw()
+    block, metrics, batch = run.state.block, run.metrics, run.sample()
 
     def add() -> Any:
-        member, _ = run.programs.absorb(run.state.member, block, metrics)
-        run.state = run.state._replace(member=member)
-        return member.replay.added
+        state, _ = run.programs.finish_block(run.state.run, block, metrics)
+        run.state = run.state._replace(run=state)
+        return state.replay.added
 
     def learn() -> Any:
         run.learn(batch)
-        return run.state.member.learner.updates
+        return run.state.run.learner.updates
 
     def milliseconds(call: Callable[[], Any]) -> float:
         seconds = best_seconds(lambda: [call() for _ in range(10)][-1], repeats=3)
@@ -232,14 +228,14 @@ def programs(run: HostedRun) -> dict[str, float]:
 
     return {
         "add_ms": milliseconds(add),
-        "sample_ms": milliseconds(lambda: run.draw().weights),
+        "sample_ms": milliseconds(lambda: run.sample().weights),
         "update_ms": milliseconds(learn),
     }
 
 
-def memory_held(run: HostedRun) -> dict[str, Any]:
+def memory_held(run: HostedLoop) -> dict[str, Any]:
     """What replay will hold when it is full, by what the frames so far took."""
-    contents, ring = run.state.member.replay.contents, run.parts.replay.ring
+    contents, ring = run.state.run.replay.contents, run.agent.replay.ring
     report = jax.device_get(tile_report(contents))
     pointers = contents.pointers.shape[-1] * contents.pointers.dtype.itemsize
     fit = int(contents.pool.nbytes / (report.bytes_per_frame - pointers))

@@ -1,128 +1,163 @@
-"""What a run needs to go on, on disk; and the parameters that it leaves behind.
+"""What a run needs to resume, on disk; and the parameters of a finished run.
 
     RUN/checkpoints/000000204800/       one folder a checkpoint, named by its frames
-        manifest.json                   what it is of, and the digest of every file
+        manifest.json                   what it belongs to, and the digest of every file
         shard-0000.npz ...              the arrays; see `shards`
 
-A checkpoint is written beside its place, synced, read back and compared, and only then
-renamed into it: what has its name is whole. Nothing says which is the newest but the names.
-No file is ever unpickled. Random keys are kept as the integers that they are made of.
+Each checkpoint is written to a temporary folder, synced, verified, then renamed, so what
+has its final name is complete. Only the names tell which is the newest. Nothing is ever
+unpickled. Random keys are stored as the integers that they are made of.
 """
 
 import contextlib
+import hashlib
+import json
 import os
 import re
 import shutil
+import threading
+import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import numpy as np
 
-from sidequest.runs.keys import is_key
-from sidequest.runs.manifest import (
-    MANIFEST,
-    SCHEMA,
-    Manifest,
-    read_manifest,
-    sealed,
-)
+from sidequest.errors import CannotWrite, NoCheckpoint, cannot_write, resume_command
+from sidequest.runs.build import is_key
 from sidequest.runs.shards import (
     Damaged,
+    FileNote,
     read_arrays,
     read_entry,
     verify,
     write_arrays,
 )
-from sidequest.runs.spec import refuse_other
+from sidequest.runs.spec import Display, RunSpec, identity, refuse_other
 
 Tree = TypeVar("Tree")
 
 PARAMETERS = "parameters.npz"
 FOLDER = "checkpoints"
+MANIFEST = "manifest.json"
+LEARNER = "['run'].learner"
+"""Where checkpoints keep the network and its normalisation."""
+SCHEMA = 6
 KEPT = 2
-"""Of each run: a checkpoint that turns out bad on disk has one before it."""
-BESIDE, ASIDE = ".part-", ".old-"
+"""Checkpoints of each run: one that turns out damaged has another before it."""
+_LARGEST = 2**28
+"""Bytes that a manifest may have."""
+_TEMPORARY, _REPLACED = ".part-", ".old-"
 
 
 class Snapshot(NamedTuple):
-    """One run between two blocks."""
+    """One run between two iterations."""
 
     run: Mapping[str, Any]
-    """What it is a run of: variant, game, seed, frames and every setting."""
+    """Its identity: variant, game, seed, frames and every setting."""
     frames: int
-    """Done so far."""
+    """Frames so far."""
     host: Mapping[str, Any]
-    """The counters of the host's side, as JSON."""
+    """Counters of the host, as JSON."""
     records: Mapping[str, int]
-    """Bytes of each table."""
+    """Size of each table in bytes."""
     state: Any
-    """A tree of arrays, of NumPy or of the device."""
+    """Trees of arrays by name, of NumPy or of the device. `replay` may be left out."""
 
 
-def write(folder: Path, snapshot: Snapshot) -> int:
-    """Writes a checkpoint of the run in `folder`; returns its size in bytes."""
-    home = folder / FOLDER
-    place = home / f"{snapshot.frames:012}"
-    beside = home / f"{BESIDE}{place.name}"
-    home.mkdir(exist_ok=True)
-    clear(home)
-    beside.mkdir()
-    try:
-        paths, arrays = named_arrays(snapshot.state)
-        notes = write_arrays(beside, arrays)
-        body = {
-            "schema": SCHEMA,
-            **snapshot._asdict(),
-            "state": [
-                {"path": path, "shape": list(array.shape), "dtype": str(array.dtype)}
-                for path, array in zip(paths, arrays, strict=True)
-            ],
-            "files": {name: note._asdict() for name, note in notes.items()},
-        }
-        text = sealed(body)
-        write_synced(beside / MANIFEST, text)
-        verify(beside, notes)
-        if (beside / MANIFEST).read_bytes() != text:
-            raise Damaged(f"{MANIFEST} does not read as it was written")
-        sync_folder(beside)
-        put_in_place(beside, place)
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
-    return len(text) + sum(note.size for note in notes.values())
+class ResumePoint(NamedTuple):
+    """Where a run starts."""
+
+    spec: RunSpec
+    snapshot: Snapshot | None
+    """Its newest good checkpoint; None: from the beginning."""
+    sharded: bool = False
+    """Which program a CPU runs; see `ondevice.make_mesh`."""
+
+    @property
+    def frames(self) -> int:
+        """Frames so far."""
+        return self.snapshot.frames if self.snapshot else 0
 
 
-def put_in_place(beside: Path, place: Path) -> None:
-    """Renames; a bad checkpoint of the same name makes way first."""
-    if place.exists():
-        aside = place.with_name(ASIDE + place.name)
-        os.rename(place, aside)
-        os.rename(beside, place)
-        shutil.rmtree(aside)
-    else:
-        os.rename(beside, place)
-    sync_folder(place.parent)
+class Manifest(NamedTuple):
+    """What a checkpoint says of itself; the digests of its files are not verified yet."""
+
+    path: Path
+    run: dict[str, Any]
+    frames: int
+    host: dict[str, Any]
+    records: dict[str, int]
+    leaves: dict[str, tuple[int, tuple[int, ...], str]]
+    """Path in the tree -> number, shape and dtype of an array."""
+    files: dict[str, FileNote]
 
 
-def clear(home: Path) -> None:
-    """Removes what a process that was killed while writing has left."""
-    for left in [*home.glob(f"{BESIDE}*"), *home.glob(f"{ASIDE}*")]:
-        shutil.rmtree(left, ignore_errors=True)
+def find_resume_point(
+    spec: RunSpec,
+    state_spec: Mapping[str, Any],
+    say: Callable[[str], None],
+    *,
+    on_device: bool = False,
+    sharded: bool = False,
+) -> ResumePoint:
+    """Returns where a run starts: at its newest good checkpoint, or at its beginning.
+
+    Raises:
+        NoCheckpoint: If there are checkpoints, but none is good.
+    """
+    found = newest(spec.folder, state_spec, say, run=identity(spec), on_device=on_device)
+    if found is None and listed(spec.folder):
+        raise NoCheckpoint(
+            f"{spec.folder} cannot resume: none of its checkpoints can be used. "
+            f"{resume_command([spec.folder])} --fresh sets the folder aside and starts "
+            f"again"
+        )
+    return ResumePoint(spec, found, sharded)
 
 
-def prune(folder: Path, good: Sequence[int]) -> None:
-    """Removes all but the newest of the checkpoints that are known to be good."""
-    kept = {f"{frames:012}" for frames in sorted(good)[-KEPT:]}
+def newest(
+    folder: Path,
+    state_spec: Any,
+    say: Callable[[str], None],
+    *,
+    run: Mapping[str, Any] | None = None,
+    **how: Any,
+) -> Snapshot | None:
+    """Returns the newest good checkpoint of a run, or None.
+
+    Args:
+        state_spec: The structure of the state.
+        say: Is told which checkpoints are damaged.
+        run: The identity that the checkpoint must have.
+        how: Goes to `restore`.
+    """
     for path in listed(folder):
-        if path.name not in kept:
-            shutil.rmtree(path, ignore_errors=True)
+        try:
+            manifest = read_manifest(path)
+            if run is not None:
+                refuse_other(path, manifest.run, run)
+                _compare_records(folder, manifest.records)
+            state = restore(manifest, state_spec, **how)
+            return Snapshot(*manifest[1:5], state)
+        except Damaged as damage:
+            say(f"{path} cannot be used: {damage}")
+    return None
+
+
+def _compare_records(folder: Path, records: Mapping[str, int]) -> None:
+    """Raises `Damaged` unless all rows are there that the checkpoint was written with."""
+    for table, size in records.items():
+        path = folder / f"{table}.jsonl"
+        found = path.stat().st_size if path.exists() else 0
+        if found < size:
+            raise Damaged(f"{path.name} was cut short: {found} bytes are left of {size}")
 
 
 def listed(folder: Path) -> list[Path]:
-    """The checkpoints of a run, newest first; good or bad."""
+    """Returns the checkpoints of a run, good or damaged, newest first."""
     with contextlib.suppress(FileNotFoundError):
         found = (folder / FOLDER).iterdir()
         numbered = (path for path in found if re.fullmatch(r"\d{12,}", path.name))
@@ -130,15 +165,53 @@ def listed(folder: Path) -> list[Path]:
     return []
 
 
-def restore(manifest: Manifest, like: Tree, *, under: str = "", on_device=False) -> Tree:
-    """The saved state in the structure of `like`; its files are verified first.
+def read_manifest(path: Path) -> Manifest:
+    """Raises `Damaged` if the manifest is not as it was written, or of another schema."""
+    try:
+        if (path / MANIFEST).stat().st_size > _LARGEST:
+            raise Damaged(f"{MANIFEST} is too large")
+        text = (path / MANIFEST).read_bytes()
+        body = json.loads(text)["manifest"]
+        if body.get("schema") != SCHEMA:
+            raise Damaged(
+                f"it is of schema {body.get('schema')}; this version reads {SCHEMA}"
+            )
+        if sealed(body) != text:
+            raise Damaged(f"{MANIFEST} does not have the digest that it was written with")
+        leaves = {
+            leaf["path"]: (number, tuple(leaf["shape"]), leaf["dtype"])
+            for number, leaf in enumerate(body["state"])
+        }
+        files = {name: FileNote(**note) for name, note in body["files"].items()}
+        content = (body["run"], int(body["frames"]), body["host"], body["records"])
+        return Manifest(path, *content, leaves, files)
+    except OSError as error:
+        raise Damaged(f"{MANIFEST} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Damaged(f"{MANIFEST} is no manifest: {type(error).__name__}") from None
+
+
+def sealed(body: Mapping[str, Any]) -> bytes:
+    """Returns a manifest's bytes: its content and the digest of that."""
+    text = json.dumps(body, sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f'{{"sha256": "{digest}",\n"manifest": {text}}}\n'.encode()
+
+
+def restore(
+    manifest: Manifest, state_spec: Any, *, under: str = "", on_device: bool = False
+) -> Any:
+    """Returns the saved state in the structure of `state_spec`; verifies its files first.
 
     Args:
-        like: A tree of arrays or of their shapes and dtypes, random keys among them.
-        under: Path of the part of the state that is wanted; empty for all of it.
-        on_device: Leave arrays on the device; large ones never lie on the host as a whole.
+        state_spec: A tree of arrays or of their shapes and dtypes, random keys included.
+            Its entry `replay` is left out if the checkpoint has none.
+        under: Path of the part of the state to read; empty for all of it.
+        on_device: Leave arrays on the device; large ones are never on the host as a whole.
     """
-    expected = jax.eval_shape(portable, like)
+    if not under and not any(path.startswith("['replay']") for path in manifest.leaves):
+        state_spec = {name: own for name, own in state_spec.items() if name != "replay"}
+    expected = jax.eval_shape(portable, state_spec)
     leaves, structure = jax.tree_util.tree_flatten_with_path(expected)
     wanted = {}
     for where, leaf in leaves:
@@ -157,50 +230,168 @@ def restore(manifest: Manifest, like: Tree, *, under: str = "", on_device=False)
     except (TypeError, OSError) as error:
         raise Damaged(str(error)) from None
     found = jax.tree_util.tree_unflatten(structure, [arrays[number] for number in wanted])
-    return jax.tree.map(revive, like, found)
+    return jax.tree.map(revive, state_spec, found)
 
 
-def newest(
-    folder: Path,
-    like: Any,
-    say: Callable[[str], None],
-    *,
-    run: Mapping[str, Any] | None = None,
-    fit: Callable[[Manifest, Any], Any] = lambda _, like: like,
-    **how: Any,
-) -> tuple[Manifest, Any] | None:
-    """The newest checkpoint of a run that is good, and its state; None if none is.
+def write(folder: Path, snapshot: Snapshot) -> int:
+    """Writes a checkpoint of the run in `folder`; returns its size in bytes."""
+    home = folder / FOLDER
+    place = home / f"{snapshot.frames:012}"
+    part = home / f"{_TEMPORARY}{place.name}"
+    home.mkdir(exist_ok=True)
+    # A process that was killed while writing may have left some.
+    for left in [*home.glob(f"{_TEMPORARY}*"), *home.glob(f"{_REPLACED}*")]:
+        shutil.rmtree(left, ignore_errors=True)
+    part.mkdir()
+    try:
+        paths, arrays = _named_arrays(snapshot.state)
+        notes = write_arrays(part, arrays)
+        body = {
+            "schema": SCHEMA,
+            **snapshot._asdict(),
+            "state": [
+                {"path": path, "shape": list(array.shape), "dtype": str(array.dtype)}
+                for path, array in zip(paths, arrays, strict=True)
+            ],
+            "files": {name: note._asdict() for name, note in notes.items()},
+        }
+        text = sealed(body)
+        write_synced(part / MANIFEST, text)
+        verify(part, notes)
+        if (part / MANIFEST).read_bytes() != text:
+            raise Damaged(f"{MANIFEST} does not read as it was written")
+        _sync_folder(part)
+        _put_in_place(part, place)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    return len(text) + sum(note.size for note in notes.values())
 
-    Args:
-        like: The structure of the state.
-        say: Is told of those that are bad.
-        run: What the checkpoint must be of.
-        fit: Leaves out of `like` what a checkpoint does not hold.
-        how: Goes to `restore`.
-    """
+
+def _put_in_place(part: Path, place: Path) -> None:
+    """Renames a checkpoint; a damaged one of the same name makes way first."""
+    if place.exists():
+        replaced = place.with_name(_REPLACED + place.name)
+        os.rename(place, replaced)
+        os.rename(part, place)
+        shutil.rmtree(replaced)
+    else:
+        os.rename(part, place)
+    _sync_folder(place.parent)
+
+
+def prune(folder: Path, good: Sequence[int]) -> None:
+    """Removes all but the newest of the checkpoints that are known to be good."""
+    kept = {f"{frames:012}" for frames in sorted(good)[-KEPT:]}
     for path in listed(folder):
+        if path.name not in kept:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+TakeSnapshots: TypeAlias = Callable[[], Mapping[Path, Snapshot]]
+"""Copies the state of runs; returns snapshots, by folder, that change no more."""
+
+
+class CheckpointWriter:
+    """Writes checkpoints of runs that train together, in a thread of its own.
+
+    A checkpoint that cannot be written does not end a run: the next one is tried when it
+    is due, and those before it stay.
+    """
+
+    def __init__(
+        self, folders: Sequence[Path], every: int, display: Display, resumed_at: int = 0
+    ):
+        self._folders, self._every, self._display = folders, every, display
+        self._good = [resumed_at] if resumed_at else []
+        self._thread: threading.Thread | None = None
+        self._failure: OSError | Damaged | None = None
+
+    def __enter__(self) -> "CheckpointWriter":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.wait()
+
+    def is_due(self, before: int, now: int) -> bool:
+        """Returns whether a multiple of the interval lies between two counts of frames."""
+        return now // self._every > before // self._every
+
+    def save(self, take: TakeSnapshots) -> None:
+        """Copies the state of the runs, and writes it while they train on."""
+        self.wait()
+        begin = time.perf_counter()
         try:
-            manifest = read_manifest(path)
-            if run is not None:
-                refuse_other(path, manifest.run, run)
-                compare_records(folder, manifest.records)
-            return manifest, restore(manifest, fit(manifest, like), **how)
-        except Damaged as damage:
-            say(f"{path} cannot be used: {damage}")
-    return None
+            snapshots = take()
+        except OSError as error:
+            self._report(error)
+            return
+        paused = time.perf_counter() - begin
+        if any(_is_on_device(snapshot.state) for snapshot in snapshots.values()):
+            self._write(snapshots, paused, in_background=False)
+            return
+        self._thread = threading.Thread(target=self._write, args=(snapshots, paused))
+        self._thread.start()
+
+    def save_now(self, take: TakeSnapshots) -> None:
+        """Writes before it returns; raises `CannotWrite` if that is not possible."""
+        self.save(take)
+        self.wait()
+        place = self._folders[0] / FOLDER
+        if isinstance(self._failure, OSError):
+            raise cannot_write(place, self._failure)
+        if self._failure:
+            raise CannotWrite(f"cannot write {place}: {self._failure}")
+
+    def wait(self) -> None:
+        """Waits until nothing is being written."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _write(
+        self,
+        snapshots: Mapping[Path, Snapshot],
+        paused: float,
+        in_background: bool = True,
+    ) -> None:
+        begin, size, frames = time.perf_counter(), 0, 0
+        self._failure = None
+        try:
+            for folder, snapshot in snapshots.items():
+                frames = snapshot.frames
+                size += write(folder, snapshot)
+        except (OSError, Damaged) as error:
+            self._report(error)
+            return
+        self._good = sorted({*self._good, frames})[-KEPT:]
+        for folder in snapshots:
+            prune(folder, self._good)
+        seconds = time.perf_counter() - begin
+        paused += 0.0 if in_background else seconds
+        self._display.say(
+            f"saved at {frames:,} frames: {size / 1e6:,.1f} MB in {seconds:.1f} s "
+            f"(training paused for {paused:.2f} s)"
+        )
+
+    def _report(self, error: OSError | Damaged) -> None:
+        self._failure = error
+        kept = (
+            f"the checkpoint at {self._good[-1]:,} frames is kept"
+            if self._good
+            else "there is none yet"
+        )
+        self._display.say(f"no checkpoint was written: {error}; {kept}, training continues")
 
 
-def compare_records(folder: Path, records: Mapping[str, int]) -> None:
-    """Rows that were there when the checkpoint was written must still be."""
-    for table, size in records.items():
-        path = folder / f"{table}.jsonl"
-        found = path.stat().st_size if path.exists() else 0
-        if found < size:
-            raise Damaged(f"{path.name} was cut short: {found} bytes are left of {size}")
+def _is_on_device(state) -> bool:
+    """Returns whether a state must be written before training replaces it."""
+    leaves = jax.tree.leaves(state)
+    return any(isinstance(leaf, jax.Array) and not is_key(leaf) for leaf in leaves)
 
 
 def portable(tree: Tree) -> Tree:
-    """With integers for random keys."""
+    """Returns a tree with integers for random keys."""
 
     def convert(leaf):
         return jax.random.key_data(leaf) if is_key(leaf) else leaf
@@ -208,27 +399,27 @@ def portable(tree: Tree) -> Tree:
     return jax.tree.map(convert, tree)
 
 
-def revive(like, array):
-    """Makes a random key of its integers, where `like` is one."""
-    return jax.random.wrap_key_data(array) if is_key(like) else array
+def revive(spec, array):
+    """Returns a random key made of its integers where `spec` is one, else the array."""
+    return jax.random.wrap_key_data(array) if is_key(spec) else array
 
 
-def named_arrays(tree) -> tuple[list[str], list[Any]]:
-    """The arrays of a tree, and the path of each."""
+def _named_arrays(tree) -> tuple[list[str], list[Any]]:
+    """Returns the paths of a tree's arrays, and the arrays."""
     leaves = jax.tree_util.tree_leaves_with_path(portable(tree))
-    return [jax.tree_util.keystr(where) for where, _ in leaves], [
-        leaf for _, leaf in leaves
-    ]
+    paths = [jax.tree_util.keystr(where) for where, _ in leaves]
+    return paths, [leaf for _, leaf in leaves]
 
 
 def write_synced(path: Path, content: bytes) -> None:
+    """Writes a file, and returns when it is on disk."""
     with path.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
 
 
-def sync_folder(path: Path) -> None:
+def _sync_folder(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -237,20 +428,24 @@ def sync_folder(path: Path) -> None:
 
 
 def save(path: Path, tree) -> None:
-    """Writes the arrays of a pytree, each under its path in the tree."""
-    paths, leaves = named_arrays(tree)
+    """Writes the arrays of a tree, each under its path in the tree."""
+    paths, leaves = _named_arrays(tree)
     arrays = {path: np.asarray(leaf) for path, leaf in zip(paths, leaves, strict=True)}
-    beside = path.with_name(path.name + ".part")
-    with beside.open("wb") as file:
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(beside, path)
+    os.replace(part, path)
 
 
-def load(path: Path, like: Tree) -> Tree:
-    """Reads arrays into the structure of `like`; shapes and types must be its own."""
-    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+def load(path: Path, spec: Tree) -> Tree:
+    """Reads arrays into the structure of `spec`; shapes and types must be its own.
+
+    Raises:
+        ValueError: If the file is damaged, or belongs to another network.
+    """
+    leaves, structure = jax.tree_util.tree_flatten_with_path(spec)
     try:
         with zipfile.ZipFile(path) as saved:
             arrays = [

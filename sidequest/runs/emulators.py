@@ -1,57 +1,96 @@
-"""Starts emulators, in groups that never keep the thread waiting that controls them."""
+"""Emulators: how they are grouped, built, and watched for death and silence."""
 
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
-from sidequest.errors import ConfigError
+import numpy as np
+
+from sidequest.environments.base import EnvironmentSpec, HostedEnvironment, HostedGame
+from sidequest.errors import ConfigError, Exit, MachineError
 from sidequest.records import available_cores
+from sidequest.runs.build import EVALUATION
 from sidequest.runs.display import duration
-from sidequest.runs.hosted import FEWEST_GROUPS
+from sidequest.runs.process import write_stderr
 from sidequest.runs.spec import Display
+from sidequest.types import Timestep
 
 Built = TypeVar("Built")
 
 NICENESS = 10
-"""How far emulators stand back; any user may lower a priority."""
+"""How much emulators lower their priority; any user may lower a priority."""
 
-MOST_GROUPS = 12
-ENOUGH_GROUPS = 4
-"""So that one group is at work during a whole visit, whatever the others wait for."""
+FEWEST_GROUPS = 3
+"""One arrives, one is acted on, one emulates."""
+_MOST_GROUPS = 12
+_ENOUGH_GROUPS = 4
+"""So that one group is at work during a whole group step, whatever the others wait for."""
 
-LARGE = 96
-"""Emulators of a group. A visit costs the control thread some milliseconds (to copy, to
-dispatch, to fetch) whatever the size of the group, and in about that time 16 cores step
+_LARGE = 96
+"""Emulators of a group. A group step costs the control thread some milliseconds (to copy,
+to dispatch, to fetch) whatever the size of the group, and in about that time 16 cores step
 96 emulators. Smaller groups wait for the thread, and more of them only wait longer."""
+
+_CHECKS, _CHECK_SECONDS = 300, 1.0
+"""How often the watchdog checks a call before it gives up, and the seconds between."""
 
 
 def choose_groups(streams: int) -> int:
-    """As many groups as can be large; if they cannot, as few as keep the loop going."""
-    fitting = [n for n in range(FEWEST_GROUPS, MOST_GROUPS + 1) if streams % n == 0]
+    """Returns as many groups as can be large, or else as few as keep the loop going."""
+    fitting = [n for n in range(FEWEST_GROUPS, _MOST_GROUPS + 1) if streams % n == 0]
     if not fitting or streams < 1:
         raise ConfigError(
-            f"acting.streams is {streams}; emulators go in {FEWEST_GROUPS} to "
-            f"{MOST_GROUPS} groups of one size, so it is a multiple of one of these numbers"
+            f"acting.streams is {streams}; emulators run in {FEWEST_GROUPS} to "
+            f"{_MOST_GROUPS} groups of one size, so it must be a multiple of one of these "
+            f"numbers"
         )
-    enough = [n for n in fitting if n >= ENOUGH_GROUPS]
-    large = [n for n in enough if streams // n >= LARGE]
+    enough = [n for n in fitting if n >= _ENOUGH_GROUPS]
+    large = [n for n in enough if streams // n >= _LARGE]
     if large:
         return max(large)
-    return ENOUGH_GROUPS if ENOUGH_GROUPS in fitting else min(fitting)
+    return _ENOUGH_GROUPS if _ENOUGH_GROUPS in fitting else min(fitting)
 
 
 def choose_threads(groups: int) -> int:
-    """Of each group; together four a core, because half of the groups wait at any time, and
-    so do the threads of a group that is nearly done."""
+    """Returns the threads of each group: together four a core, because half of the groups
+    wait at any time, and so do the threads of a group that is nearly done."""
     return -(-4 * available_cores() // groups)
 
 
-class Construction:
-    """Tells a display how many emulators there are, and how long the others will take."""
+def build_groups(
+    game: HostedGame,
+    name: str,
+    *,
+    groups: int,
+    streams: int,
+    evaluators: int,
+    seed: int,
+    display: Display,
+) -> tuple[list["Guarded"], "Guarded"]:
+    """Builds groups of `streams` emulators together for training, and one to evaluate."""
+    size = streams // groups
+    display.say(
+        f"building {groups} groups of {size} emulators of {name}, and one of {evaluators} "
+        f"to evaluate …"
+    )
+    counter = BuildCounter(display, streams + evaluators)
+
+    def build(**size: int) -> Sequence[HostedEnvironment]:
+        return build_politely(partial(game.build, **size, progress=counter.part()))
+
+    threads = choose_threads(groups)
+    training = build(groups=groups, streams=size, seed=seed, threads=threads)
+    (evaluator,) = build(groups=1, streams=evaluators, seed=seed + EVALUATION, threads=2)
+    return [Guarded(group, name) for group in training], Guarded(evaluator, name)
+
+
+class BuildCounter:
+    """Shows how many emulators are built, and how long the others will take."""
 
     def __init__(self, display: Display, total: int):
         self._display, self._total = display, total
@@ -59,11 +98,11 @@ class Construction:
         self._began = time.perf_counter()
 
     def part(self) -> Callable[[int, int], None]:
-        """The `progress` of the next call to a game's `build`."""
+        """Returns the `progress` of the next call to a game's `build`."""
         before = self._built
-        return lambda built, of: self._tell(before + built)
+        return lambda built, of: self._show(before + built)
 
-    def _tell(self, built: int) -> None:
+    def _show(self, built: int) -> None:
         if 0 < built == self._built:
             return
         self._built = built
@@ -91,3 +130,93 @@ def build_politely(build: Callable[[], Built]) -> Built:
 
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(start).result()
+
+
+class Watchdog:
+    """Calls `give_up`, from a thread of its own, if a call takes too long.
+
+    The call to an emulator that hangs never returns, so nothing can be raised. The thread
+    checks every second whether the same call is still under way. It counts its checks
+    instead of asking a clock: a process that was stopped for an hour has not waited.
+    """
+
+    def __init__(
+        self,
+        give_up: Callable[[], None],
+        checks: int = _CHECKS,
+        seconds: float = _CHECK_SECONDS,
+    ):
+        self._calls = 0
+        self._waiting = False
+        self._over = threading.Event()
+        arguments = give_up, checks, seconds
+        self._thread = threading.Thread(target=self._check, args=arguments, daemon=True)
+        self._thread.start()
+
+    def begin(self) -> None:
+        """Notes that a call begins."""
+        self._calls += 1
+        self._waiting = True
+
+    def end(self) -> None:
+        """Notes that the call has returned."""
+        self._waiting = False
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._over.set()
+        self._thread.join()
+
+    def _check(self, give_up: Callable[[], None], checks: int, seconds: float) -> None:
+        seen, silent = 0, 0
+        while silent < checks:
+            if self._over.wait(seconds):
+                return
+            silent = silent + 1 if self._waiting and self._calls == seen else 0
+            seen = self._calls
+        give_up()
+
+
+class Guarded:
+    """A group of emulators whose death, or silence, ends in one line for the user."""
+
+    def __init__(self, group: HostedEnvironment, name: str):
+        self.group, self.name = group, name
+        self.spec: EnvironmentSpec = group.spec
+        self._watchdog = Watchdog(self._give_up)
+
+    def send(self, actions: np.ndarray) -> None:
+        """Sends actions off."""
+        try:
+            self.group.send(actions)
+        except Exception as error:
+            raise self._fault(error) from error
+
+    def recv(self) -> Timestep:
+        """Returns the next timesteps."""
+        self._watchdog.begin()
+        try:
+            return self.group.recv()
+        except Exception as error:
+            raise self._fault(error) from error
+        finally:
+            self._watchdog.end()
+
+    def close(self) -> None:
+        """Closes the emulators."""
+        self._watchdog.close()
+        self.group.close()
+
+    def _give_up(self) -> None:
+        write_stderr(
+            f"an emulator of {self.name} has not answered for "
+            f"{_CHECKS * _CHECK_SECONDS:.0f} seconds; the last checkpoint is untouched"
+        )
+        # The thread that waits for it cannot be reached, and so nothing can be closed.
+        os._exit(Exit.MACHINE)
+
+    def _fault(self, error: Exception) -> MachineError:
+        return MachineError(
+            f"an emulator of {self.name} died ({type(error).__name__}: {error}); the last "
+            f"checkpoint is untouched"
+        )

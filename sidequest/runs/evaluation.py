@@ -25,15 +25,12 @@ from sidequest.environments.scores import SCORES, human_normalised
 from sidequest.errors import NotEvaluable
 from sidequest.records import read_run, read_table
 from sidequest.runs import checkpoint
-from sidequest.runs.assembly import Parts, assemble, make_q_function
-from sidequest.runs.keys import EVALUATION
+from sidequest.runs.build import EVALUATION, Agent, build_agent, make_q_function
 from sidequest.switching.variants import Variant, parse
 from sidequest.types import AnyArray, Key, Timestep
 
 _LONGEST = 10_000  # steps of an episode in a game that has no limit of its own
 _EMULATORS = 8  # at most, that play side by side on the host
-_COMPILED_LEARNER, _HOSTED_LEARNER = ".learner", "['member'].learner"
-"""Where the checkpoints of either runtime keep the network and its normalisation."""
 
 Report = Callable[[int, int], None]
 """Is called with progress: episodes that have ended, steps of all episodes."""
@@ -221,7 +218,7 @@ class Player(NamedTuple):
     game: CompiledEnvironment | HostedGame
     config: Config
     variant: Variant
-    parts: Parts
+    agent: Agent
     q_function: QFunction
     scales: Float[Array, "H"]
     """Return scale of each head."""
@@ -236,31 +233,29 @@ def load_player(folder: Path) -> Player:
     run = read_run(folder)
     game = registry.make(run["game"])
     config, variant = from_dict(run["config"]), parse(run["variant"])
-    parts = assemble(config, game.spec, [variant])
-    heads = tuple(head.name for head in parts.rules.heads)
-    like = jax.eval_shape(
-        lambda: make_q_function(config, game.spec, len(heads), jax.random.key(0))
+    agent = build_agent(config, game.spec, [variant])
+    spec = jax.eval_shape(
+        lambda: make_q_function(config, game.spec, len(agent.heads), jax.random.key(0))
     )
-    is_compiled = isinstance(game, CompiledEnvironment)
-    under = _COMPILED_LEARNER if is_compiled else _HOSTED_LEARNER
-    q_function = jax.tree.map(jnp.asarray, _newest_q_function(folder, like, under))
-    return Player(run, game, config, variant, parts, q_function, _scales(folder, heads))
+    q_function = jax.tree.map(jnp.asarray, _newest_q_function(folder, spec))
+    scales = _scales(folder, agent.heads)
+    return Player(run, game, config, variant, agent, q_function, scales)
 
 
-def _newest_q_function(folder: Path, like: QFunction, under: str) -> QFunction:
-    """Returns what a finished run has left, else what its newest checkpoint has `under`."""
+def _newest_q_function(folder: Path, spec: QFunction) -> QFunction:
+    """Returns what a finished run has left, else what its newest checkpoint holds."""
     path = folder / checkpoint.PARAMETERS
     if path.exists():
         try:
-            return checkpoint.load(path, like)
+            return checkpoint.load(path, spec)
         except (OSError, ValueError) as error:
             raise NotEvaluable(str(error)) from error
     faults: list[str] = []
-    found = checkpoint.newest(folder, like, faults.append, under=under)
+    found = checkpoint.newest(folder, spec, faults.append, under=checkpoint.LEARNER)
     if found is None:
         why = "; ".join(faults) or "it has neither finished nor saved a checkpoint"
         raise NotEvaluable(f"{folder} has no parameters yet: {why}")
-    return found[1]
+    return found.state
 
 
 def _scales(folder: Path, heads: tuple[str, ...]) -> Float[Array, "H"]:

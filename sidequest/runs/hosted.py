@@ -1,50 +1,82 @@
 """Emulators on the host, everything else on the accelerator; one thread controls both.
 
-The emulators work in groups that are visited in a fixed order. A visit receives what the
-next group shows and starts to copy it, sends off the actions that the device has found some
-visits ago, and has the device act on the group whose copy was started by the visit before.
+The emulators work in groups that are stepped in a fixed order. A group step receives what
+the next group shows and starts to copy it, sends off the actions that the device has found
+some steps ago, and has the device act on the group whose copy was started one step before.
 So nobody waits for a copy or for the device; behind an update this thread does, unless
-there are groups enough for a lag of some visits. With five groups and a lag of two, after
+there are groups enough for a lag of some steps. With five groups and a lag of two, after
 g0 was received at the start:
 
-    visit       0     1     2     3     4     5     6
+    group step  0     1     2     3     4     5     6
     receive     g1    g2    g3    g4    g0    g1    g2
-    send                    g0    g1    g2    g3    g4    g0 emulates between visits 2 and 4
+    send                    g0    g1    g2    g3    g4    g0 emulates between steps 2 and 4
     act         g0    g1    g2    g3    g4    g0    g1
 
 With more groups, more of them emulate at a time. When all were acted on L times, a block
-goes into replay, and the updates that it pays for are spread over the visits of the next
-block, drawing and learning by turns:
+goes into replay, and the updates that it pays for are spread over the group steps of the
+next block, alternately sampling and learning:
 
-    visit       0  .  .  .  .  .  .  .  .  .  .  .      two updates in twelve visits
-    dispatch       draw     learn    draw     learn
+    group step  0  .  .  .  .  .  .  .  .  .  .  .      two updates in twelve group steps
+    dispatch       sample   learn    sample   learn
 
 Each is short enough to hide behind the groups in flight. Nothing depends on how long
 anything takes: a run is repeatable from its seed, and its replay ratio is exact.
+
+A checkpoint holds all of the device's state between two blocks, and the record of the
+newest block, which the bandits have yet to be updated with. It does not hold what is inside
+the emulators. So when a run resumes,
+
+    episodes in flight     are dropped: no table and no bandit ever hears of them
+    sequences in replay    are cut: an episode begins where none has ended, and nothing is
+                           learned across that (see `agent.targets`)
+    random numbers         continue: those of acting are counted by group steps
+    replay, if not saved   is filled again; no update is due, or made up, for that time
 """
 
+import math
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Int
 
-from sidequest.environments.base import HostedEnvironment
+from sidequest.environments.base import HostedEnvironment, HostedGame
 from sidequest.replay.replay import Sample
-from sidequest.runs.assembly import Parts
-from sidequest.runs.collection import pack_timestep
+from sidequest.replay.tiles import tile_report
+from sidequest.runs.build import (
+    Agent,
+    Chunk,
+    IterationRecord,
+    RunArrays,
+    RunState,
+    is_key,
+    run_arrays,
+    strip_weak_types,
+)
+from sidequest.runs.checkpoint import ResumePoint
+from sidequest.runs.emulators import FEWEST_GROUPS, build_groups, choose_groups
 from sidequest.runs.evaluation import GreedyEpisode, GreedyScores
-from sidequest.runs.pace import Pace
-from sidequest.runs.programs import HostedState, make_programs
-from sidequest.runs.rounds import RoundRecord
-from sidequest.runs.state import Individual, settle
+from sidequest.runs.hosted_device import (
+    HostedState,
+    Programs,
+    begin_playing,
+    empty_block,
+    finish_block,
+    init_state,
+    pack,
+    pack_timestep,
+)
+from sidequest.runs.spec import Display
 from sidequest.switching.metacontroller import UPDATE_CHUNK, Episodes
 from sidequest.types import Timestep
 
-FEWEST_GROUPS = 3
-"""One arrives, one is acted on, one emulates."""
+HOST_COPY = 2 * 10**9
+"""Bytes of state that are copied, to be written while the run trains on. A larger state is
+streamed from the device to the disk, while training pauses."""
 
 
 class BlockRecord(NamedTuple):
@@ -53,110 +85,122 @@ class BlockRecord(NamedTuple):
     block: int
     """Its number, from 0."""
     updates: int
-    """Made until this block was complete."""
-    round: RoundRecord
+    """Updates until this block was complete."""
+    iteration: IterationRecord
     evaluations: list[GreedyEpisode]
-    """Those that ended during this block."""
+    """Greedy episodes that ended during this block."""
 
 
-class HostedRun:
-    """One run on emulators: iterate over it to play, one block at a time, for ever."""
+class HostedLoop:
+    """The loop of one run on emulators: iterate over it to train, one block at a time."""
 
     def __init__(
         self,
-        parts: Parts,
-        pace: Pace,
+        agent: Agent,
         groups: Sequence[HostedEnvironment],
         evaluator: HostedEnvironment | None = None,
         evaluator_episodes: int = 0,
     ):
-        """`start` must follow; programs are compiled when they are first needed.
+        """`start` or `resume` must follow.
 
         Args:
-            groups: In flight, of `parts.streams` emulators together, all of one size.
+            groups: In flight, of `agent.streams` emulators together, all of one size.
             evaluator: A group of its own, in flight as well.
-            evaluator_episodes: How many emulators that is.
+            evaluator_episodes: Its number of emulators.
         """
-        if len(groups) < FEWEST_GROUPS or parts.streams % len(groups):
+        if len(groups) < FEWEST_GROUPS or agent.streams % len(groups):
             raise ValueError(
-                f"{parts.streams} streams in {len(groups)} groups: there must be "
+                f"{agent.streams} streams in {len(groups)} groups: there must be "
                 f"{FEWEST_GROUPS} groups or more, of one size"
             )
-        self.parts, self.pace = parts, pace
+        self.agent, self.pace = agent, agent.pace
         self.groups, self.evaluator = groups, evaluator
-        self.programs = make_programs(parts, len(groups), evaluator_episodes)
-        self._no_metrics = settle(parts.learner.no_metrics())
-        self.evaluator_episodes = evaluator_episodes
+        self.programs = Programs(agent, len(groups), evaluator_episodes)
+        self._no_metrics = strip_weak_types(agent.learner.no_metrics())
+        self._evaluator_episodes = evaluator_episodes
         self._arrived: tuple[Array, Array] | None = None
-        self._shown: tuple[Array, Array] | None = None
-        """By the evaluator."""
+        self._shown: tuple[Array, Array] | None = None  # by the evaluator
         self._unsent: deque[list[tuple[HostedEnvironment, Array]]] = deque()
         self._lag = choose_lag(len(groups))
 
-    def start(self, individual: Individual) -> None:
+    def start(self, arrays: RunArrays) -> None:
         """Begins a run: fresh parameters, empty replay, emulators as they are."""
         self._prepare(0, 0, None)
         # First, so that a device need not hold two replays at a time.
         self.__dict__.pop("state", None)
-        self.state: HostedState = self.programs.begin(individual)
+        self.state: HostedState = self.programs.init_state(arrays)
 
-    def go_on(
-        self, state: HostedState, blocks: int, updates: int, unread: BlockRecord
-    ) -> None:
-        """Continues a saved run, in place of `start`; emulators as they are.
-
-        Args:
-            unread: What `unread` was when the run was saved.
-        """
-        self._prepare(blocks, updates, unread)
-        self.state = state
+    def resume(self, saved: Mapping[str, Any], host: Mapping[str, Any]) -> None:
+        """Continues, in place of `start`, from a snapshot with its arrays on the device."""
+        run: RunState = saved["run"]
+        blocks, unread = host["blocks"], host["unread"]
+        if "replay" in saved:
+            self.pace = self.agent.pace._replace(warm_up=host["warm_up"])
+            replay = saved["replay"]
+        else:
+            self.pace = self.agent.pace.after_empty_replay(blocks)
+            replay = jax.jit(self.agent.replay.init)()
+        # Actors keep what they learned of rates, and no episode.
+        empty = jax.tree.map(
+            jnp.zeros_like, (run.actors.periods, run.actors.episode_return)
+        )
+        actors = run.actors._replace(periods=empty[0], episode_return=empty[1])
+        around = partial(_empty_surroundings, self.agent, self._evaluator_episodes)
+        block, playing = jax.jit(around)(run.policy, actors)
+        group_steps = blocks * len(self.groups) * self.agent.block_length
+        block = block._replace(group_steps=jnp.int32(group_steps % 2**31))
+        greedy = [GreedyEpisode(*episode) for episode in unread["evaluations"]]
+        record = BlockRecord(unread["block"], unread["updates"], saved["unread"], greedy)
+        self._prepare(blocks, host["updates"], record)
+        run = run._replace(actors=pack(actors, axes=1), replay=replay)
+        self.state = HostedState(run, block, playing)
 
     def _prepare(self, blocks: int, updates: int, unread: BlockRecord | None) -> None:
-        """The host's side of a run after so many blocks and updates."""
+        """Sets the host's side of a run after so many blocks and updates."""
         if self._arrived is None:
             self._arrived = _to_device(self.groups[0].recv())
         self.blocks, self.updates = blocks, updates
         self.unread = unread
-        """The newest block's record, which has yet to be told to tables and bandits."""
+        """The newest block's record, which tables and bandits have yet to get."""
         self.metrics = self._no_metrics
-        self._greedy_scores = GreedyScores(self.evaluator_episodes)
+        self._greedy_scores = GreedyScores(self._evaluator_episodes)
         self._greedy_episodes: list[GreedyEpisode] = []
         self._batch: Sample | None = None
 
     def __iter__(self) -> Iterator[BlockRecord]:
-        """Plays on; each block's record comes when the block after it is complete, so that
-        the copy from the device has had time."""
-        visits = len(self.groups) * self.parts.block_length
+        """Trains for ever. A block's record comes when the block after it is complete, so
+        that the copy from the device has had time."""
+        steps = len(self.groups) * self.agent.block_length
         while True:
-            # Paid for by the blocks before this one; each is drawn, then learned from.
+            # Paid for by the blocks before this one; each is sampled, then learned from.
             due = 2 * self.pace.due(self.blocks - 1)
-            for number in range(visits):
-                self.visit(number % len(self.groups))
-                for _ in range(share(number, visits, due)):
-                    self.draw_or_learn()
-            record, self.unread = self.unread, self.finish_block()
+            for number in range(steps):
+                self.step_group(number % len(self.groups))
+                for _ in range(share(number, steps, due)):
+                    self._sample_or_learn()
+            record, self.unread = self.unread, self._finish_block()
             if record is not None:
-                record = record._replace(round=jax.device_get(record.round))
-                self.feed(record.round)
+                record = record._replace(iteration=jax.device_get(record.iteration))
+                self._update_bandits(record.iteration)
                 yield record
 
-    def visit(self, group: int) -> None:
+    def step_group(self, group: int) -> None:
         """Acts on one group; receives from the next, and sends an earlier one off.
 
         The evaluator is received with the last group, and acts with the first.
         """
-        member, block, playing = self.state
+        run, block, playing = self.state
         arrived = self._arrived
         # First, so that the copy of what has arrived is done when it is acted on: to
         # dispatch that earlier would block this thread.
         following = self.groups[(group + 1) % len(self.groups)]
         self._arrived = _to_device(following.recv())
         # Before the act, whose dispatch takes a while: those emulators can start.
-        self.send_kept(self._lag - 1)
-        actions, actors, block = self.programs.visit(
-            member.key, member.policy, arrived, member.actors, block
+        self._send_kept(self._lag - 1)
+        actions, actors, block = self.programs.step_group(
+            run.key, run.policy, arrived, run.actors, block
         )
-        self.state = HostedState(member._replace(actors=actors), block, playing)
+        self.state = HostedState(run._replace(actors=actors), block, playing)
         self._unsent.append([])
         self._keep(self.groups[group], actions)
         if self.evaluator is not None:
@@ -169,28 +213,27 @@ class HostedRun:
                 self._shown = _to_device(timestep)
 
     def _play(self, evaluator: HostedEnvironment, shown: tuple[Array, Array]) -> None:
-        """Acts on what the evaluator showed in the visit before."""
-        q_function = self.state.member.learner.q_function
+        """Acts on what the evaluator showed in the group step before."""
+        q_function = self.state.run.learner.q_function
         actions, playing = self.programs.play(q_function, shown, self.state.playing)
         self.state = self.state._replace(playing=playing)
         self._keep(evaluator, actions)
         self._shown = None
 
     def _keep(self, environment: HostedEnvironment, actions: Array) -> None:
-        """These actions go to the emulators with others of this visit, when the device has
-        had time to find them."""
+        """Keeps actions for the emulators until the device has had time to find them."""
         actions.copy_to_host_async()
         self._unsent[-1].append((environment, actions))
 
-    def send_kept(self, but: int = 0) -> None:
-        """Sends off the actions of all visits `but` the newest."""
+    def _send_kept(self, but: int = 0) -> None:
+        """Sends off the actions of all group steps `but` the newest."""
         while len(self._unsent) > but:
             for environment, actions in self._unsent.popleft():
                 environment.send(np.asarray(actions))
 
     def release(self) -> None:
         """Lets go of the emulators: all are in flight then, as they were before the run."""
-        self.send_kept()
+        self._send_kept()
         held = [(self.groups[0], self._arrived), (self.evaluator, self._shown)]
         for environment, shown in held:
             if environment is not None and shown is not None:
@@ -198,63 +241,65 @@ class HostedRun:
                 environment.send(np.zeros(rest.shape[1], np.int32))
         self._arrived = self._shown = None
 
-    def draw_or_learn(self) -> None:
-        """Draws a batch if none is at hand, or learns from the one that is."""
+    def _sample_or_learn(self) -> None:
+        """Samples a batch if none is at hand, or learns from the one that is."""
         if self._batch is None:
-            self._batch = self.draw()
+            self._batch = self.sample()
         else:
             batch, self._batch = self._batch, None
             self.learn(batch)
 
-    def draw(self) -> Sample:
-        """Samples the batch of the next update; after one left out, another one."""
-        member = self.state.member
-        return self.programs.sample(member.key, np.int32(self.updates), member.replay)
+    def sample(self) -> Sample:
+        """Samples the batch of the next update; after a skipped one, another one."""
+        run = self.state.run
+        return self.programs.sample(run.key, np.int32(self.updates), run.replay)
 
     def learn(self, batch: Sample) -> None:
         """Makes one update, and gives the batch its new priorities."""
-        member = self.state.member
+        run = self.state.run
         learner, priorities, self.metrics = self.programs.update(
-            member.learner, batch.steps, batch.core, batch.weights
+            run.learner, batch.steps, batch.core, batch.weights
         )
-        replay = self.programs.reprioritise(member.replay, batch.index, priorities)
-        member = member._replace(learner=learner, replay=replay)
-        self.state = self.state._replace(member=member)
+        replay = self.programs.reprioritise(run.replay, batch.index, priorities)
+        self._replace(learner=learner, replay=replay)
         self.updates += 1
 
-    def finish_block(self) -> BlockRecord:
-        """Adds the block to replay, starts the copy of its record, pulls parameters."""
-        member, round_record = self.programs.absorb(
-            self.state.member, self.state.block, self.metrics
+    def _finish_block(self) -> BlockRecord:
+        """Adds the block to replay, starts the copy of its record, syncs parameters."""
+        run, record = self.programs.finish_block(
+            self.state.run, self.state.block, self.metrics
         )
+        self.state = self.state._replace(run=run)
         self.metrics = self._no_metrics
-        if self.blocks % self.pace.pull_every == self.pace.pull_every - 1:
-            policy = self.programs.newest(member.learner, member.meta)
-            member = member._replace(policy=policy)
-        self.state = self.state._replace(member=member)
-        for leaf in jax.tree.leaves(round_record):
+        if self.pace.is_sync_due(self.blocks):
+            self._replace(policy=self.programs.sync_parameters(run.learner, run.meta))
+        for leaf in jax.tree.leaves(record):
             leaf.copy_to_host_async()
         greedy, self._greedy_episodes = self._greedy_episodes, []
-        record = BlockRecord(self.blocks, self.updates, round_record, greedy)
         self.blocks += 1
-        return record
+        return BlockRecord(self.blocks - 1, self.updates, record, greedy)
 
-    def feed(self, record: RoundRecord) -> None:
-        """Tells the bandits of the episodes that ended, in the order in which they did."""
-        summaries, meta = record.summaries, self.state.member.meta
+    def _update_bandits(self, record: IterationRecord) -> None:
+        """Updates the bandits with the episodes that ended, in their order."""
+        summaries, meta = record.summaries, self.state.run.meta
         steps, streams = np.nonzero(summaries.finished)
         for first in range(0, len(steps), UPDATE_CHUNK):
             some = slice(first, first + UPDATE_CHUNK)
             ended = steps[some], streams[some]
             columns = record.choices, summaries.episode_return, summaries.length
-            told = Episodes(*(_fill(np.asarray(column)[ended]) for column in columns))
-            meta = self.programs.feed(meta, told, _fill(np.ones(len(ended[0]), bool)))
-        member = self.state.member._replace(meta=meta)
-        self.state = self.state._replace(member=member)
+            episodes = Episodes(*(_fill(np.asarray(column)[ended]) for column in columns))
+            ones = _fill(np.ones(len(ended[0]), bool))
+            meta = self.programs.update_bandits(meta, episodes, ones)
+        self._replace(meta=meta)
+
+    def _replace(self, **changes: Any) -> None:
+        """Replaces parts of the run's state."""
+        self.state = self.state._replace(run=self.state.run._replace(**changes))
 
 
 def choose_lag(groups: int) -> int:
-    """Visits between acting on a group and sending it off: 1 of 3 groups, 3 of 8, 4 of 12.
+    """Returns the steps between acting on a group and sending it off: 1 of 3 groups, 3 of
+    8, 4 of 12.
 
     The more, the longer an update may hold the device up before this thread has to wait
     for actions; the fewer, the more groups emulate.
@@ -263,19 +308,19 @@ def choose_lag(groups: int) -> int:
 
 
 def share(number: int, of: int, events: int) -> int:
-    """How many of `events` fall to one visit of many, if they are spread evenly.
+    """Returns how many of `events` fall to one group step of many, if spread evenly.
 
-    Three events in eight visits:   0 1 0 1 0 0 1 0
+    Three events in eight group steps:   0 1 0 1 0 0 1 0
     """
 
-    def until(visits: int) -> int:
-        return (2 * visits * events + of) // (2 * of)
+    def until(steps: int) -> int:
+        return (2 * steps * events + of) // (2 * of)
 
     return until(number + 1) - until(number)
 
 
 def _fill(rows: np.ndarray) -> np.ndarray:
-    """To a fixed number of rows, so that one program serves; zeros after those given."""
+    """Adds rows of zeros up to a fixed number, so that one program serves."""
     filled = np.zeros((UPDATE_CHUNK, *rows.shape[1:]), rows.dtype)
     filled[: len(rows)] = rows
     return filled
@@ -289,3 +334,153 @@ def _to_device(timestep: Timestep) -> tuple[Array, Array]:
     call computed for 0.7 ms and stood still for 1.7.
     """
     return jax.device_put((timestep.observation, pack_timestep(timestep)))
+
+
+def _empty_surroundings(agent: Agent, episodes: int, policy, actors):
+    """Returns an empty block, and an evaluator before its first episodes."""
+    block = empty_block(agent, jax.random.key(0), policy, actors)
+    playing = begin_playing(policy.q_function, episodes) if episodes else None
+    # Copies: the block and the actors are both donated, each by itself.
+    return jax.tree.map(jnp.copy, (block, playing))
+
+
+def state_spec(agent: Agent, arrays: RunArrays) -> dict[str, Any]:
+    """Returns the structure of a snapshot's arrays; nothing is computed."""
+
+    def first_block(arrays: RunArrays) -> dict[str, Any]:
+        state = init_state(agent, 0, arrays)
+        metrics = agent.learner.no_metrics()
+        return _saved(*finish_block(agent, state.run, state.block, metrics))
+
+    return jax.eval_shape(first_block, arrays)
+
+
+def _saved(run: RunState, unread: IterationRecord) -> dict[str, Any]:
+    """Returns what a checkpoint holds; actors as in every runtime, not packed."""
+    actors = run.actors.unpack()
+    return {
+        "run": run._replace(actors=actors, replay=None),
+        "replay": run.replay,
+        "unread": unread,
+    }
+
+
+class HostedRun:
+    """One run on emulators: a `Runtime` for a group of one."""
+
+    resumes_episodes = False
+
+    def __init__(
+        self,
+        agent: Agent,
+        game: HostedGame,
+        points: Sequence[ResumePoint],
+        display: Display,
+    ):
+        """Builds the emulators, and loads the state of the run."""
+        (point,) = points
+        spec = point.spec
+        episodes = spec.config.evaluation.episodes
+        display.say(f"{spec.variant}, seed {spec.seed}")
+        groups, evaluator = build_groups(
+            game,
+            spec.game,
+            groups=choose_groups(agent.streams),
+            streams=agent.streams,
+            evaluators=episodes,
+            # A run that resumes has other starts.
+            seed=(spec.seed + point.frames) % 2**31,
+            display=display,
+        )
+        self._emulators = [*groups, evaluator]
+        self.frames = point.frames
+        self._frames_per_block = (
+            agent.streams * agent.block_length * game.spec.frames_per_step
+        )
+        self._skipped = 0
+        self._held: Int[Array, ""] | None = None  # blocks in replay, on their way here
+        try:
+            self._loop = HostedLoop(agent, groups, evaluator, episodes)
+            if point.snapshot:
+                self._loop.resume(point.snapshot.state, point.snapshot.host)
+            else:
+                self._loop.start(run_arrays(spec.variant, spec.seed, agent))
+        except BaseException:
+            self.close()
+            raise
+        self._blocks = iter(self._loop)
+        display.say("compiling with the first block …")
+
+    def advance(self) -> Chunk:
+        """Trains for one block."""
+        record = next(self._blocks)
+        start = record.block * self._frames_per_block
+        self.frames = start + self._frames_per_block
+        skipped = record.iteration.metrics.skipped
+        if not np.isnan(skipped):  # as in blocks without an update
+            self._skipped = int(skipped)
+        return Chunk(
+            start=start,
+            records=[jax.tree.map(lambda leaf: np.asarray(leaf)[None], record.iteration)],
+            updates=[record.updates - self._skipped],
+            evaluations=[
+                [
+                    (one.began * self._frames_per_block, one.episode_return, one.length)
+                    for one in record.evaluations
+                ]
+            ],
+            replay_fill=self._replay_fill(),
+        )
+
+    def _replay_fill(self) -> float:
+        """Returns the share of replay's capacity in use when this was last called.
+
+        To wait for the device would hold the emulators up; by the next block its answer
+        has arrived.
+        """
+        replay = self._loop.state.run.replay
+        known, self._held = self._held, replay.added - replay.oldest
+        self._held.copy_to_host_async()
+        if known is None:
+            return math.nan
+        return int(known) / self._loop.agent.replay.ring.blocks
+
+    def snapshot(self, replay: bool = True) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Returns the run's state; on the host if it is small enough to copy."""
+        loop, unread = self._loop, self._loop.unread
+        assert unread is not None, "there is one from the first block on"
+        state = _saved(loop.state.run, unread.iteration)
+        if not replay:
+            del state["replay"]
+        if sum(leaf.nbytes for leaf in jax.tree.leaves(state)) <= HOST_COPY:
+            # Keys are never donated.
+            state = jax.tree.map(lambda x: x if is_key(x) else np.array(x), state)
+        host = {
+            "blocks": loop.blocks,
+            "updates": loop.updates,
+            "warm_up": loop.pace.warm_up,
+            "unread": {
+                "block": unread.block,
+                "updates": unread.updates,
+                "evaluations": [list(episode) for episode in unread.evaluations],
+            },
+        }
+        return [(state, host)]
+
+    def parameters(self) -> list:
+        """Returns the newest Q-function."""
+        return [self._loop.state.run.learner.q_function]
+
+    def report(self) -> str:
+        """Returns how much replay holds."""
+        report = jax.device_get(tile_report(self._loop.state.run.replay.contents))
+        return (
+            f"replay holds {int(report.observations_held):,} observations at "
+            f"{float(report.bytes_per_frame):,.0f} bytes a frame; "
+            f"{int(report.blocks_evicted)} blocks left early"
+        )
+
+    def close(self) -> None:
+        """Closes the emulators."""
+        for group in self._emulators:
+            group.close()

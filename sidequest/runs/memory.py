@@ -27,9 +27,7 @@ from sidequest.errors import ConfigError
 from sidequest.replay.replay import ReplayState
 from sidequest.replay.store import MakeStore
 from sidequest.replay.tiles import TileState, tile_store
-from sidequest.runs.assembly import Parts, assemble
-from sidequest.runs.keys import is_key
-from sidequest.runs.state import Member
+from sidequest.runs.build import Agent, RunState, build_agent, is_key
 from sidequest.switching.variants import Variant
 
 _BLOCKS_AT_WORK = 4
@@ -93,14 +91,14 @@ def _memory_for(
     config: Config, spec: EnvironmentSpec, variant: Variant, requested: int | None
 ) -> int:
     try:
-        endless = assemble(config, spec, [variant], tiled(_ENDLESS))
+        endless = build_agent(config, spec, [variant], tiled(_ENDLESS))
     except ValueError as error:
         raise ConfigError(str(error)) from error
     replay = jax.eval_shape(endless.replay.init)
     given = _left_for_replay(endless, replay) if requested is None else requested
     memory = min(given, _frame_bytes(replay))
     try:
-        assemble(config, spec, [variant], tiled(memory))
+        build_agent(config, spec, [variant], tiled(memory))
     except ValueError as error:
         raise ConfigError(
             f"replay has {memory / 1e9:.3g} GB: {error}. Use more --replay-memory, or less "
@@ -109,28 +107,28 @@ def _memory_for(
     return memory
 
 
-def _left_for_replay(parts: Parts, replay: ReplayState) -> int:
+def _left_for_replay(agent: Agent, replay: ReplayState) -> int:
     """Returns the bytes that the device has left for pointers and tiles."""
     free = _free_on_device()
     if free is None:
         return _WITHOUT_LIMIT
-    learner = jax.eval_shape(parts.learner.init, jax.random.key(0))
-    agent = _LEARNERS * _nbytes(learner) + _nbytes(replay) - _frame_bytes(replay)
-    ring = parts.replay.ring
+    learner = jax.eval_shape(agent.learner.init, jax.random.key(0))
+    beside = _LEARNERS * _nbytes(learner) + _nbytes(replay) - _frame_bytes(replay)
+    ring = agent.replay.ring
     block = ring.block_length * ring.streams
-    batch = parts.batch_size * ring.item_length
+    batch = agent.batch_size * ring.item_length
     frames = _BLOCKS_AT_WORK * block + _BATCHES_AT_WORK * batch
-    reserve = frames * _nbytes(parts.step_example.observation)
-    return max(0, free - agent - reserve)
+    reserve = frames * _nbytes(agent.step_example.observation)
+    return max(0, free - beside - reserve)
 
 
-def describe_replay(parts: Parts, memory: int) -> str:
+def describe_replay(agent: Agent, memory: int) -> str:
     """Returns how many observations replay may hold in the memory that it was given."""
-    contents = jax.eval_shape(parts.replay.init).contents
+    contents = jax.eval_shape(agent.replay.init).contents
     blocks, streams, length, tiles = contents.pointers.shape
     block, capacity = streams * length, blocks * streams * length
     pointer = tiles * contents.pointers.dtype.itemsize
-    raw = _nbytes(parts.step_example.observation)
+    raw = _nbytes(agent.step_example.observation)
 
     def held(each: float) -> int:
         """Returns the observations, in whole blocks, if the tiles of one take so many
@@ -149,7 +147,7 @@ def describe_replay(parts: Parts, memory: int) -> str:
 
 
 def refuse_too_large(
-    state: Member,
+    state: RunState,
     runs: int,
     capacity: int,
     *,

@@ -1,107 +1,134 @@
 """The whole loop compiled: environment, acting, replay and learning in one program.
 
-One *round* collects a block of steps from all streams, adds it to replay, and makes as many
-updates as the replay ratio asks for. Rounds are scanned, and members of a population, which
-may differ in seed and in variant, run side by side by `vmap`:
+One *iteration* collects a block of steps from all environments, adds it to replay, and
+makes as many updates as the replay ratio asks for. Iterations are scanned, and the runs of
+a population, which may differ in seed and in variant, train side by side by `vmap`:
 
-    round   ┌ collect   L steps of B streams: act, step the environments
-            ├ feed      episodes that ended -> bandits
-            ├ remember  the block -> replay, with first priorities by the actors' own Q
-            ├ learn     updates that are due: sample, update, reprioritise
-            └ pull      every so often: newest parameters -> actors
+    iteration   ┌ collect           L steps of B environments
+                ├ update_bandits    with the episodes that ended
+                ├ add_block         to replay, with first priorities by the actors' own Q
+                ├ learn             updates that are due: sample, update, reprioritise
+                └ sync_parameters   every so often: newest parameters to the actors
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Int
 
 from sidequest.agent.actor import Policy, StepRecord
-from sidequest.agent.learner import Metrics
-from sidequest.agent.losses import Step
+from sidequest.agent.learner import LearnerState, Metrics
+from sidequest.agent.losses import Step, first_priorities
 from sidequest.environments.base import CompiledEnvironment
-from sidequest.runs.assembly import Parts
-from sidequest.runs.keys import BEGIN, ROUNDS
-from sidequest.runs.pace import Pace
-from sidequest.runs.rounds import RoundRecord, newest_policy, remember, stored_step, sum_up
-from sidequest.runs.state import Individual, Member, empty_tail
-from sidequest.switching.metacontroller import Episodes
-from sidequest.types import Key
+from sidequest.runs.build import (
+    BEGIN,
+    EVALUATION,
+    ITERATIONS,
+    Agent,
+    Chunk,
+    IterationRecord,
+    RunArrays,
+    RunState,
+    Tail,
+    empty_tail,
+    run_arrays,
+    strip_weak_types,
+)
+from sidequest.runs.checkpoint import ResumePoint, portable, revive
+from sidequest.runs.evaluation import make_evaluator
+from sidequest.runs.spec import Display
+from sidequest.switching.metacontroller import Episodes, MetaState
+from sidequest.types import Key, Timestep
+
+CHUNK_STEPS = 256  # steps of each environment between two returns to the host
+_RUNS = "runs"  # the axis that local devices share
+# What runs once is not worth optimising.
+_UNOPTIMISED: dict[str, str | bool] = {"xla_backend_optimization_level": "0"}
 
 
-class Loop(NamedTuple):
-    """Pure functions of one member; `vmap` makes the population."""
+def init_state(
+    agent: Agent, environment: CompiledEnvironment, arrays: RunArrays
+) -> RunState:
+    """Returns the state of a run before its first iteration."""
+    learner_key, reset_key, actor_key = jax.random.split(
+        jax.random.fold_in(arrays.key, BEGIN), 3
+    )
+    learner = agent.learner.init(learner_key)
+    meta = agent.meta.init(arrays.variant)
+    policy = newest_policy(agent, learner, meta)
+    environments, timesteps = jax.vmap(environment.reset)(
+        jax.random.split(reset_key, agent.streams)
+    )
+    actors = jax.vmap(agent.actor.init, in_axes=(0, None, None))(
+        jax.random.split(actor_key, agent.streams), policy, arrays.modes
+    )
+    return RunState(
+        key=arrays.key,
+        environments=environments,
+        timesteps=timesteps,
+        actors=actors,
+        policy=policy,
+        learner=learner,
+        meta=meta,
+        replay=agent.replay.init(),
+        tail=empty_tail(agent),
+    )
 
-    init: Callable[[Individual], Member]
-    rounds: Callable[[Member, Int[Array, ""], int], tuple[Member, RoundRecord]]
-    """(member, number of its next block, how many rounds) -> (member, records)."""
+
+def state_spec(
+    agent: Agent, environment: CompiledEnvironment, arrays: RunArrays
+) -> dict[str, Any]:
+    """Returns the structure of a snapshot's arrays; nothing is computed."""
+    return {"run": jax.eval_shape(partial(init_state, agent, environment), arrays)}
 
 
-def make_loop(parts: Parts, environment: CompiledEnvironment, pace: Pace) -> Loop:
-    """Ties the parts of an agent to an environment."""
+def iterate(
+    agent: Agent,
+    environment: CompiledEnvironment,
+    state: RunState,
+    block: Int[Array, ""],
+    count: int,
+) -> tuple[RunState, IterationRecord]:
+    """Makes `count` iterations, the first of which collects block number `block`."""
 
-    def init(individual: Individual) -> Member:
-        learner_key, reset_key, actor_key = jax.random.split(
-            jax.random.fold_in(individual.key, BEGIN), 3
-        )
-        learner = parts.learner.init(learner_key)
-        meta = parts.meta.init(individual.variant)
-        policy = newest_policy(parts, learner, meta)
-        environments, timesteps = jax.vmap(environment.reset)(
-            jax.random.split(reset_key, parts.streams)
-        )
-        actors = jax.vmap(parts.actor.init, in_axes=(0, None, None))(
-            jax.random.split(actor_key, parts.streams), policy, individual.modes
-        )
-        return Member(
-            key=individual.key,
-            environments=environments,
-            timesteps=timesteps,
-            actors=actors,
-            policy=policy,
-            learner=learner,
-            meta=meta,
-            replay=parts.replay.init(),
-            tail=empty_tail(parts),
-        )
-
-    def one_round(member: Member, block: Int[Array, ""]) -> tuple[Member, RoundRecord]:
-        key = jax.random.fold_in(jax.random.fold_in(member.key, ROUNDS), block)
+    def one_iteration(
+        state: RunState, block: Int[Array, ""]
+    ) -> tuple[RunState, IterationRecord]:
+        key = jax.random.fold_in(jax.random.fold_in(state.key, ITERATIONS), block)
         collect_key, learn_key = jax.random.split(key)
-        member, steps, records, core = collect(parts, environment, collect_key, member)
-        member = feed(parts, records, member)
-        member = remember(parts, steps, records, core, member)
-        member, metrics = learn(parts, learn_key, pace.due(block), member)
-        member = pull(parts, block % pace.pull_every == pace.pull_every - 1, member)
-        return member, sum_up(steps, records, metrics, member)
+        state, steps, records, core = collect(agent, environment, collect_key, state)
+        state = update_bandits(agent, records, state)
+        state = add_block(agent, steps, records, core, state)
+        state, metrics = learn(agent, learn_key, agent.pace.due(block), state)
+        state = sync_parameters(agent, agent.pace.is_sync_due(block), state)
+        return state, summarise(steps, records, metrics, state)
 
-    def rounds(
-        member: Member, block: Int[Array, ""], count: int
-    ) -> tuple[Member, RoundRecord]:
-        return jax.lax.scan(one_round, member, block + jnp.arange(count))
-
-    return Loop(init, rounds)
+    return jax.lax.scan(one_iteration, state, block + jnp.arange(count))
 
 
 def collect(
-    parts: Parts, environment: CompiledEnvironment, key: Key, member: Member
-) -> tuple[Member, Step, StepRecord, Any]:
-    """A block of steps [L, B], and the recurrent states at its `core_offset` [B]."""
-    act = jax.vmap(parts.actor.act, in_axes=(None, 0, 0, 0))
-    streams = parts.streams
+    agent: Agent, environment: CompiledEnvironment, key: Key, state: RunState
+) -> tuple[RunState, Step, StepRecord, Any]:
+    """Returns a block of steps [L, B], and recurrent states at its `core_offset` [B]."""
+    act = jax.vmap(agent.actor.act, in_axes=(None, 0, 0, 0))
+    streams = agent.streams
 
     def step(carry: tuple, t: Int[Array, ""]):
         environments, timesteps, actors, core = carry
         core = jax.tree.map(
-            lambda new, old: jnp.where(t == parts.replay.core_offset, new, old),
+            lambda new, old: jnp.where(t == agent.replay.core_offset, new, old),
             actors.core,
             core,
         )
         act_key, environment_key = jax.random.split(jax.random.fold_in(key, t))
         actions, actors, record = act(
-            member.policy, jax.random.split(act_key, streams), timesteps, actors
+            state.policy, jax.random.split(act_key, streams), timesteps, actors
         )
         stored = stored_step(timesteps, actions, record)
         environments, timesteps = jax.vmap(environment.step)(
@@ -109,46 +136,311 @@ def collect(
         )
         return (environments, timesteps, actors, core), (stored, record)
 
-    start = member.environments, member.timesteps, member.actors, member.actors.core
-    carry, (steps, records) = jax.lax.scan(step, start, jnp.arange(parts.block_length))
+    start = state.environments, state.timesteps, state.actors, state.actors.core
+    carry, (steps, records) = jax.lax.scan(step, start, jnp.arange(agent.block_length))
     environments, timesteps, actors, core = carry
-    member = member._replace(environments=environments, timesteps=timesteps, actors=actors)
-    return member, steps, records, core
+    state = state._replace(environments=environments, timesteps=timesteps, actors=actors)
+    return state, steps, records, core
 
 
-def feed(parts: Parts, records: StepRecord, member: Member) -> Member:
-    """Tells the bandits of the episodes that ended in this block, in order of arrival."""
+def update_bandits(agent: Agent, records: StepRecord, state: RunState) -> RunState:
+    """Updates the bandits with the episodes that ended in this block, in their order."""
     summary = records.summary
-    fed = records.choices, summary.episode_return, summary.length, summary.finished
-    # Of all streams at one step, then at the next.
-    *episodes, ended = (leaf.reshape(-1, *leaf.shape[2:]) for leaf in fed)
-    meta = parts.meta.update(member.meta, Episodes(*episodes), ended)
-    return member._replace(meta=meta)
+    columns = records.choices, summary.episode_return, summary.length, summary.finished
+    # Of all environments at one step, then at the next.
+    *episodes, ended = (leaf.reshape(-1, *leaf.shape[2:]) for leaf in columns)
+    return state._replace(meta=agent.meta.update(state.meta, Episodes(*episodes), ended))
 
 
 def learn(
-    parts: Parts, key: Key, updates: Int[Array, ""], member: Member
-) -> tuple[Member, Metrics]:
+    agent: Agent, key: Key, updates: Int[Array, ""], state: RunState
+) -> tuple[RunState, Metrics]:
     """Makes the updates that are due."""
 
     def update(i: Int[Array, ""], carry: tuple) -> tuple:
         learner, replay, _ = carry
-        sample = parts.replay.sample(jax.random.fold_in(key, i), replay, parts.batch_size)
-        learner, priorities, metrics = parts.learner.update(
+        sample = agent.replay.sample(jax.random.fold_in(key, i), replay, agent.batch_size)
+        learner, priorities, metrics = agent.learner.update(
             learner, sample.steps, sample.core, sample.weights
         )
-        return learner, parts.replay.reprioritise(replay, sample.index, priorities), metrics
+        return learner, agent.replay.reprioritise(replay, sample.index, priorities), metrics
 
-    start = member.learner, member.replay, parts.learner.no_metrics()
+    start = state.learner, state.replay, agent.learner.no_metrics()
     learner, replay, metrics = jax.lax.fori_loop(0, updates, update, start)
-    return member._replace(learner=learner, replay=replay), metrics
+    return state._replace(learner=learner, replay=replay), metrics
 
 
-def pull(parts: Parts, due: Bool[Array, ""], member: Member) -> Member:
-    """Gives the actors the newest parameters, scales and arms, if it is time."""
+def sync_parameters(agent: Agent, due: Bool[Array, ""], state: RunState) -> RunState:
+    """Gives the actors the newest parameters, scales and arms, if that is due."""
 
-    def newest(member: Member) -> Policy:
-        return newest_policy(parts, member.learner, member.meta)
+    def newest(state: RunState) -> Policy:
+        return newest_policy(agent, state.learner, state.meta)
 
-    policy = jax.lax.cond(due, newest, lambda member: member.policy, member)
-    return member._replace(policy=policy)
+    policy = jax.lax.cond(due, newest, lambda state: state.policy, state)
+    return state._replace(policy=policy)
+
+
+def newest_policy(agent: Agent, learner: LearnerState, meta: MetaState) -> Policy:
+    """Returns what actors act by after a sync."""
+    return Policy(learner.q_function, learner.scale, agent.meta.arm_probabilities(meta))
+
+
+def stored_step(timesteps: Timestep, actions: Int[Array, "B"], records: StepRecord) -> Step:
+    """Returns what replay stores of one step [B]."""
+    return Step(
+        observation=timesteps.observation,
+        previous_action=records.previous_action,
+        reward=timesteps.reward,
+        terminated=timesteps.terminated,
+        truncated=timesteps.truncated,
+        is_first=timesteps.is_first,
+        action=actions,
+    )
+
+
+def add_block(
+    agent: Agent, steps: Step, records: StepRecord, core: Any, state: RunState
+) -> RunState:
+    """Adds a block to replay, and its rewards and values to the return scales."""
+    tail = Tail(
+        steps=steps._replace(observation=None),
+        q_taken=records.q_taken,
+        values=records.values[..., 0],
+    )
+    whole = jax.tree.map(lambda *halves: jnp.concatenate(halves), state.tail, tail)
+    learner = agent.learner.update_return_scales(state.learner, steps, records.values)
+    priorities = first_priorities(
+        whole.steps, whole.q_taken, whole.values, learner.scale[0], agent.rules
+    )
+    replay = agent.replay.add(state.replay, steps, core, priorities)
+    return state._replace(learner=learner, replay=replay, tail=tail)
+
+
+def summarise(
+    steps: Step, records: StepRecord, metrics: Metrics, state: RunState
+) -> IterationRecord:
+    """Returns what the tables need of a block [L, B]."""
+    return IterationRecord(
+        summaries=records.summary,
+        choices=records.choices,
+        metrics=metrics,
+        probabilities=state.policy.arms.probabilities,
+        modes=records.mode[:, 0],
+        signals=records.signal[:, 0],
+        rewards=steps.reward[:, 0],
+        is_first=steps.is_first[:, 0],
+    )
+
+
+def make_mesh(runs: int, sharded: bool) -> Mesh:
+    """Returns the local devices that share a population.
+
+    Accelerators: as many as divide it evenly. CPU: a core per run if `sharded`, else one
+    device, to which XLA gives all cores. The two programs differ in their last bits, so a
+    run keeps to the one that it began with.
+    """
+    devices = jax.local_devices()
+    if devices[0].platform == "cpu":
+        used = min(len(devices), max(2, runs)) if sharded else 1
+    else:
+        used = max(n for n in range(1, len(devices) + 1) if runs % n == 0)
+    return Mesh(np.array(devices[:used]), (_RUNS,))
+
+
+def split_runs(mesh: Mesh, stacked) -> list:
+    """Splits a tree of all runs into batches that are computed at a time.
+
+    An accelerator takes all of its runs together. A CPU takes one run a core: batches of
+    small matrix products are no quicker there, and so a run's program, and with it every
+    bit of its numbers, is the same whatever other runs there are. The last batch is filled
+    up with its last run.
+
+        runs 0 1 2 3 4    two cores: [0 1] [2 3] [4 4]    one GPU: [0 1 2 3 4]
+    """
+    count = len(jax.tree.leaves(stacked)[0])
+    size = mesh.size if _is_cpu(mesh) else count
+    rows = [np.minimum(np.arange(i, i + size), count - 1) for i in range(0, count, size)]
+    return [jax.tree.map(lambda leaf, row=row: leaf[row], stacked) for row in rows]
+
+
+def map_runs(mesh: Mesh, function: Callable, *, shared: int = 0) -> Callable:
+    """Turns a function of one run into one of a batch, each device computing its own.
+
+    The last `shared` arguments are the same for all runs.
+    """
+
+    def apply(*arguments):
+        first_shared = len(arguments) - shared
+        axes = [0] * first_shared + [None] * shared
+        specs = tuple(PartitionSpec(*[_RUNS] * (axis == 0)) for axis in axes)
+
+        def alone(*arguments):
+            own = take_run(arguments[:first_shared], 0)
+            result = function(*own, *arguments[first_shared:])
+            return jax.tree.map(lambda leaf: leaf[None], result)
+
+        return jax.shard_map(
+            alone if _is_cpu(mesh) else jax.vmap(function, in_axes=axes),
+            mesh=mesh,
+            in_specs=specs,
+            out_specs=PartitionSpec(_RUNS),
+            check_vma=False,  # runs never exchange anything, so nothing is to check
+        )(*arguments)
+
+    return apply
+
+
+def _is_cpu(mesh: Mesh) -> bool:
+    return mesh.devices.flat[0].platform == "cpu"
+
+
+def take_run(stacked, run: int | Int[Array, ""]):
+    """Returns one run's part of a tree of all."""
+    return jax.tree.map(lambda leaf: leaf[run], stacked)
+
+
+class Population:
+    """Runs of a compiled game that train together on the local devices: a `Runtime`."""
+
+    resumes_episodes = True
+
+    def __init__(
+        self,
+        agent: Agent,
+        environment: CompiledEnvironment,
+        points: Sequence[ResumePoint],
+        display: Display,
+    ):
+        """Compiles the training program and loads the state of every run into it."""
+        display.say(f"compiling one program for {len(points)} runs …")
+        begin = time.perf_counter()
+        config = points[0].spec.config
+        self._agent, self._environment, self._count = agent, environment, len(points)
+        self._total, self._interval = points[0].spec.frames, config.evaluation.interval
+        self._iterations = max(1, CHUNK_STEPS // agent.block_length)
+        self._block = self._evaluated = 0
+        self._mesh = make_mesh(len(points), points[0].sharded)
+        each = [run_arrays(one.spec.variant, one.spec.seed, agent) for one in points]
+        self._arrays = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+        snapshots = [point.snapshot for point in points if point.snapshot]
+        if snapshots:
+            self._block = snapshots[0].host["block"]
+            self._evaluated = snapshots[0].host["evaluated"]
+            self._batches = self._load([snapshot.state["run"] for snapshot in snapshots])
+        else:
+            self._batches = self._begin()
+        self._compile(config.evaluation.episodes)
+        resumed = f"; resuming at {self.frames:,} frames" if self._block else ""
+        display.say(f"compiled in {time.perf_counter() - begin:.1f} s{resumed}")
+
+    @property
+    def frames(self) -> int:
+        """Frames of each run so far."""
+        steps = self._block * self._agent.block_length * self._agent.streams
+        return steps * self._environment.spec.frames_per_step
+
+    def _begin(self) -> list[RunState]:
+        def init(arrays: RunArrays) -> RunState:
+            # Without weak types, which a checkpoint does not hold: a run that resumes has
+            # the very same program as one that begins.
+            return strip_weak_types(init_state(self._agent, self._environment, arrays))
+
+        batches = split_runs(self._mesh, self._arrays)
+        start = jax.jit(map_runs(self._mesh, init)).lower(batches[0])
+        start = start.compile(compiler_options=_UNOPTIMISED)
+        return [start(self._to_devices(batch)) for batch in batches]
+
+    def _load(self, states: Sequence[RunState]) -> list[RunState]:
+        arrays = [jax.tree.map(np.asarray, portable(state)) for state in states]
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *arrays)
+        return [
+            jax.tree.map(revive, states[0], self._to_devices(batch))
+            for batch in split_runs(self._mesh, stacked)
+        ]
+
+    def _compile(self, episodes: int) -> None:
+        step = partial(iterate, self._agent, self._environment)
+
+        def chunk(state: RunState, block: Int[Array, ""]):
+            return step(state, block, self._iterations)
+
+        chunks = jax.jit(map_runs(self._mesh, chunk, shared=1), donate_argnums=0)
+        self._chunk = chunks.lower(self._batches[0], jnp.int32(0)).compile()
+        evaluate = make_evaluator(self._environment, episodes)
+        keys, q_function = self._evaluation_keys()[0], self._batches[0].learner.q_function
+        evaluate = jax.jit(map_runs(self._mesh, evaluate))
+        self._evaluate_batch = evaluate.lower(keys, q_function).compile()
+
+    def advance(self) -> Chunk:
+        """Makes some iterations of every run, and evaluates if that is due."""
+        start = self.frames
+        # All batches are dispatched before any is waited for: no core stands idle.
+        done = [self._chunk(batch, jnp.int32(self._block)) for batch in self._batches]
+        self._batches = [batch for batch, _ in done]
+        self._block += self._iterations
+        records = self._gather([record for _, record in done])
+        evaluations: list[list] = [[] for _ in range(self._count)]
+        if self.frames >= min(self._evaluated + self._interval, self._total):
+            evaluations = self._evaluate()
+        updates = self._gather([batch.learner.updates for batch in self._batches])
+        return Chunk(
+            start=start,
+            records=[take_run(records, run) for run in range(self._count)],
+            updates=updates.tolist(),
+            evaluations=evaluations,
+            replay_fill=min(1.0, self._block / self._agent.replay.ring.blocks),
+        )
+
+    def _evaluate(self) -> list[list[tuple[int, Any, Any]]]:
+        """Plays greedy episodes with the newest parameters of every run."""
+        self._evaluated = self.frames
+        scores = self._gather(
+            [
+                self._evaluate_batch(keys, batch.learner.q_function)
+                for keys, batch in zip(self._evaluation_keys(), self._batches, strict=True)
+            ]
+        )
+        pairs = zip(scores.episode_return, scores.length, strict=True)
+        return [[(self.frames, *one) for one in zip(*pair, strict=True)] for pair in pairs]
+
+    def _evaluation_keys(self) -> list[Array]:
+        def key(seed: Key) -> Key:
+            return jax.random.fold_in(jax.random.fold_in(seed, EVALUATION), self._block)
+
+        keys = jax.vmap(key)(self._arrays.key)
+        return [self._to_devices(batch) for batch in split_runs(self._mesh, keys)]
+
+    def snapshot(self, replay: bool = True) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Returns a copy of each run's state on the host; it always includes replay."""
+        host = {"block": self._block, "evaluated": self._evaluated}
+        states = []
+        for batch in self._batches:
+            # Copied run by run: a mere view would keep the next chunk from working in
+            # place. Nothing but the copies outlives this call.
+            whole = jax.device_get(portable(batch))
+            states += [
+                jax.tree.map(lambda leaf, i=i: np.array(leaf[i]), whole)
+                for i in range(len(whole.learner.updates))
+            ]
+        return [({"run": state}, host) for state in states[: self._count]]
+
+    def parameters(self) -> list:
+        """Returns the newest Q-function of each run, on the host."""
+        stacked = self._gather([batch.learner.q_function for batch in self._batches])
+        return [take_run(stacked, run) for run in range(self._count)]
+
+    def report(self) -> str:
+        """Returns nothing: all that there is to say is in the tables."""
+        return ""
+
+    def close(self) -> None:
+        """Does nothing: compiled programs need no closing."""
+
+    def _gather(self, batches: Sequence) -> Any:
+        """Returns the batches of all runs as one tree on the host."""
+        batches = [jax.device_get(batch) for batch in batches]
+        return jax.tree.map(lambda *all: np.concatenate(all)[: self._count], *batches)
+
+    def _to_devices(self, batch):
+        """Puts each run of a batch on the device that computes it."""
+        return jax.device_put(batch, NamedSharding(self._mesh, PartitionSpec(_RUNS)))

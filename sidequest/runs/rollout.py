@@ -18,10 +18,8 @@ from sidequest.agent.actor import ActorState, Policy
 from sidequest.agent.modes import modes_of
 from sidequest.agent.networks import QFunction
 from sidequest.environments.base import CompiledEnvironment, HostedGame
-from sidequest.runs.assembly import arms_of
+from sidequest.runs.build import ACTS, BEGIN, RESETS, STEPS, strip_weak_types
 from sidequest.runs.evaluation import Player
-from sidequest.runs.keys import ACTS, BEGIN, RESETS, STEPS
-from sidequest.runs.state import settle
 from sidequest.switching.metacontroller import variant_arrays
 from sidequest.switching.variants import parse
 from sidequest.types import AnyArray, Key, Timestep, Trace
@@ -58,21 +56,21 @@ def play_episode(
 ) -> Episode:
     """Plays one episode of at most `max_steps` steps; `report` is called after each."""
     variant = parse(_NEVER_EXPLORES) if greedy else player.variant
-    parts = player.parts
-    arrays = variant_arrays(variant, arms_of(player.config.switching))
-    behaviours = modes_of(variant, tuple(head.name for head in parts.rules.heads))
+    agent = player.agent
+    arrays = variant_arrays(variant, agent.arms)
+    behaviours = modes_of(variant, agent.heads)
     seeded = jax.random.key(seed)
     begin_key, key = (jax.random.fold_in(seeded, purpose) for purpose in (BEGIN, ACTS))
 
     @jax.jit
     def begin(q_function: QFunction) -> tuple[Policy, ActorState]:
-        arms = parts.meta.arm_probabilities(parts.meta.init(arrays))
+        arms = agent.meta.arm_probabilities(agent.meta.init(arrays))
         policy = Policy(q_function, player.scales, arms)
-        return settle((policy, parts.actor.init(begin_key, policy, behaviours)))
+        return strip_weak_types((policy, agent.actor.init(begin_key, policy, behaviours)))
 
     @jax.jit
     def act(policy: Policy, step: Int[AnyArray, ""], now: Timestep, state: ActorState):
-        return parts.actor.act(policy, jax.random.fold_in(key, step), now, state)
+        return agent.actor.act(policy, jax.random.fold_in(key, step), now, state)
 
     policy, state = begin(player.q_function)
     if isinstance(player.game, CompiledEnvironment):
@@ -98,7 +96,7 @@ def play_episode(
 
 def _compiled_stage(game: CompiledEnvironment, key: Key) -> _Stage:
     state, first = jax.jit(game.reset)(jax.random.fold_in(key, RESETS))
-    played, count = settle(state), 0
+    played, count = strip_weak_types(state), 0
     stepping = jax.random.fold_in(key, STEPS)
 
     @jax.jit

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from sidequest.agent.learner import Metrics
 from sidequest.records import plain
-from sidequest.runs.rounds import RoundRecord
+from sidequest.runs.build import IterationRecord
 from sidequest.switching.metacontroller import DIMENSIONS
 from sidequest.switching.variants import ArmSets, Variant
 
@@ -45,7 +45,7 @@ class RunLog:
 
     def rows(
         self,
-        record: RoundRecord,
+        record: IterationRecord,
         clock: Clock,
         updates: int,
         evaluations: Iterable[GreedyRow] = (),
@@ -71,7 +71,7 @@ class RunLog:
 
 
 def episode_rows(
-    record: RoundRecord, clock: Clock, variant: Variant, arms: ArmSets
+    record: IterationRecord, clock: Clock, variant: Variant, arms: ArmSets
 ) -> Iterator[Row]:
     """Yields a row for each episode that ended; `record` has axes [iterations, L, B]."""
     flat = {
@@ -182,7 +182,7 @@ class TraceSampler:
         """Forgets the open episode: its environment was interrupted."""
         self._open.clear()
 
-    def rows(self, record: RoundRecord, clock: Clock) -> Iterator[Row]:
+    def rows(self, record: IterationRecord, clock: Clock) -> Iterator[Row]:
         """Yields a row for each episode that is complete and due."""
         columns = (record.modes, record.signals, record.rewards, record.is_first)
         steps = zip(*(np.asarray(column).reshape(-1) for column in columns), strict=True)

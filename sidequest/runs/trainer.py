@@ -1,38 +1,105 @@
-"""Trains runs of one game: in a compiled population, or on emulators.
+"""Trains runs, compiled or on emulators, from their settings to finished records.
 
 Starting the same runs again is always right: finished runs are skipped, interrupted ones
-resume from their newest good checkpoint, and the others begin.
+resume from their newest good checkpoint, and the others begin. The life of every run is
+`run`, then `_train`, then `_finish`; what comes after is detail.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import dataclasses
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
-from sidequest.config import Config, check
+from sidequest.config import check
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
-from sidequest.errors import ConfigError, Interrupted, MachineError, resume_command
-from sidequest.records import RUN_FILE, Recorder, read_run
+from sidequest.errors import (
+    ConfigError,
+    Diverged,
+    Interrupted,
+    MachineError,
+    resume_command,
+)
+from sidequest.records import (
+    RUN_FILE,
+    Recorder,
+    describe_machine,
+    now,
+    plain,
+    read_run,
+    write_json,
+)
 from sidequest.replay.store import raw_store
-from sidequest.runs.assembly import assemble
-from sidequest.runs.members import devices_for, member_of
-from sidequest.runs.memory import refuse_too_large, tiled
-from sidequest.runs.ondevice import make_loop
-from sidequest.runs.pace import pace_of
+from sidequest.runs import checkpoint, hosted, ondevice
+from sidequest.runs.build import Agent, Chunk, build_agent, make_pace, run_arrays
+from sidequest.runs.checkpoint import (
+    CheckpointWriter,
+    ResumePoint,
+    Snapshot,
+    find_resume_point,
+)
+from sidequest.runs.display import ProgressMeter
+from sidequest.runs.memory import describe_replay, refuse_too_large, replay_memory, tiled
 from sidequest.runs.process import StopSignal, lock_folders
-from sidequest.runs.resume import describe_run
-from sidequest.runs.resume_hosted import HOST_COPY, like_saved
 from sidequest.runs.spec import (
     DEFAULT_CHECKPOINTS,
     Checkpointing,
     Display,
+    Progress,
     RunSpec,
+    identity,
     is_finished,
 )
-from sidequest.runs.state import Member, individuals
-from sidequest.runs.train import train
-from sidequest.runs.train_hosted import Plan, make_plan, train_hosted
+from sidequest.runs.tables import Clock, RunLog
+
+DIVERGED_FILE = "not_finite.json"
+_TOLERATED = 2
+"""Updates in a row that may be skipped because they were not finite."""
+_MACHINE = ("versions", "python", "cores", "device")
+"""What may change when a run resumes, though the last bits may change too."""
+
+Environment = CompiledEnvironment | HostedGame
+
+
+@runtime_checkable
+class Runtime(Protocol):
+    """Runs that train together: a compiled population, or one run on emulators."""
+
+    resumes_episodes: bool
+    """Whether a resumed run continues its episodes; new emulators start new ones."""
+
+    @property
+    def frames(self) -> int:
+        """Frames of each run so far."""
+        ...
+
+    def advance(self) -> Chunk:
+        """Trains for a while; returns what that leaves behind."""
+        ...
+
+    def snapshot(self, replay: bool) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Returns the arrays and the counters of each run, with or without replay."""
+        ...
+
+    def parameters(self) -> list:
+        """Returns the newest Q-function of each run."""
+        ...
+
+    def report(self) -> str:
+        """Returns a line to show at the end, if there is one."""
+        ...
+
+    def close(self) -> None:
+        """Ends what it has started."""
+        ...
 
 
 def run(
@@ -52,109 +119,358 @@ def run(
     Raises:
         SidequestError: If a run ended before its time, with all of them saved as they are.
     """
-    config = runs[0].config
-    check(config)
+    check(runs[0].config)
+    runs = [spec for spec in runs if not is_finished(spec)]
+    if not runs:
+        return
     environment = registry.make(runs[0].game)
-    runs = unfinished(runs)
-    plan = None
     if isinstance(environment, HostedGame):
-        variants = [one.variant for one in runs]
-        plan = make_plan(config, environment.spec, variants, memory)
-        memory = plan.memory
-    refuse_impossible(runs, environment, config, plan)
-    heard = StopSignal(display.say)
-    with lock_folders([one.folder for one in runs]), heard as interrupts, told(runs):
-        # Once more: another process may have finished some before we held them.
-        runs = unfinished(runs)
-        enrol(runs, memory, checkpoints)
+        variants = [spec.variant for spec in runs]
+        memory = replay_memory(runs[0].config, environment.spec, variants, memory)
+    else:
+        memory = None
+    groups = _group_by_heads(runs)
+    setups = [_set_up(environment, group, memory, display) for group in groups]
+    folders = [spec.folder for spec in runs]
+    with lock_folders(folders), StopSignal(display.say) as stop, _explain_failures(runs):
+        # Another process may have finished some before they were locked.
+        groups = [[spec for spec in group if not is_finished(spec)] for group in groups]
+        for group in groups:
+            for spec in group:
+                _create_folder(spec, memory, checkpoints, sharded=len(group) > 1)
+        for setup, group in zip(setups, groups, strict=True):
+            together = isinstance(environment, CompiledEnvironment)
+            for batch in [group] if together else [[spec] for spec in group]:
+                for points in _resume_points(setup, batch, display):
+                    _train(setup, points, display, checkpoints, stop)
+
+
+def _train(
+    setup: "_Setup",
+    points: Sequence[ResumePoint],
+    display: Display,
+    checkpoints: Checkpointing,
+    stop: StopSignal,
+) -> None:
+    """Trains runs that are equally far, from there to their end or to an interruption."""
+    total = points[0].spec.frames
+    folders = [point.spec.folder for point in points]
+    every, resumed_at = checkpoints.interval(total), points[0].frames
+    with (
+        closing(_GroupLog(setup, points, display)) as log,
+        closing(_start_runtime(setup, points, display)) as runtime,
+        CheckpointWriter(folders, every, display, resumed_at) as writer,
+    ):
+        log.restore(points, runtime.resumes_episodes)
+
+        def take_snapshots() -> dict[Path, Snapshot]:
+            snapshots = log.snapshots(runtime, checkpoints.replay)
+            for folder, snapshot in snapshots.items():
+                _refuse_not_finite(folder, snapshot.state["run"].learner)
+            return snapshots
+
+        if stop.requested:
+            raise Interrupted(f"stopped at {runtime.frames:,} frames")
+        while runtime.frames < total:
+            before = runtime.frames
+            chunk = runtime.advance()
+            display.show(log.write(chunk, runtime.frames))
+            _stop_if_diverged(log, runtime, writer)
+            if runtime.frames >= total:
+                break
+            if stop.requested:
+                writer.save_now(take_snapshots)
+                raise Interrupted(f"saved at {runtime.frames:,} frames")
+            if writer.is_due(before, runtime.frames):
+                writer.save(take_snapshots)
+        writer.wait()
+        if report := runtime.report():
+            display.say(report)
+        _finish(log, runtime)
+
+
+def _finish(log: "_GroupLog", runtime: Runtime) -> None:
+    """Writes parameters and finished tables; checkpoints are not needed any more."""
+    for run, q_function in enumerate(runtime.parameters()):
+        recorder = log.recorders[run]
+        checkpoint.save(recorder.folder / checkpoint.PARAMETERS, q_function)
+        recorder.finish(seconds=log.seconds[run], frames_done=runtime.frames)
+        shutil.rmtree(recorder.folder / checkpoint.FOLDER, ignore_errors=True)
+
+
+def _start_runtime(
+    setup: "_Setup", points: Sequence[ResumePoint], display: Display
+) -> Runtime:
+    """Starts runs where they belong, at their resume points."""
+    if isinstance(setup.environment, CompiledEnvironment):
+        return ondevice.Population(setup.agent, setup.environment, points, display)
+    return hosted.HostedRun(setup.agent, setup.environment, points, display)
+
+
+class _Setup(NamedTuple):
+    """What runs with the same heads share."""
+
+    environment: Environment
+    agent: Agent
+    state_spec: dict[str, Any]
+    """Shapes of one run's state, as in checkpoints."""
+
+
+def _set_up(
+    environment: Environment, runs: Sequence[RunSpec], memory: int | None, display: Display
+) -> _Setup:
+    """Builds the agent; raises `ConfigError` if sizes do not go together, or do not fit."""
+    config, variants = runs[0].config, [spec.variant for spec in runs]
+    try:
+        store = raw_store if memory is None else tiled(memory)
+        agent = build_agent(config, environment.spec, variants, store)
+        # Shapes alone: even what sets one run apart from another is not computed.
+        first = jax.eval_shape(lambda: run_arrays(runs[0].variant, runs[0].seed, agent))
         if isinstance(environment, CompiledEnvironment):
-            for group in by_heads(runs):
-                train(group, environment, display, checkpoints, interrupts)
-            return
-        for one in runs:
-            display.say(f"{one.variant}, seed {one.seed}")
-            train_hosted(one, environment, display, memory, checkpoints, interrupts)
+            state_spec = ondevice.state_spec(agent, environment, first)
+        else:
+            state_spec = hosted.state_spec(agent, first)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    state: Any = state_spec["run"]
+    if isinstance(environment, CompiledEnvironment):
+        devices = ondevice.make_mesh(len(runs), len(runs) > 1).size
+        refuse_too_large(state, len(runs), config.replay.capacity, devices=devices)
+    else:
+        state = state._replace(replay=state_spec["replay"])
+        refuse_too_large(state, 1, config.replay.capacity, host_copy=hosted.HOST_COPY)
+        display.say(describe_replay(agent, memory or 0))
+    return _Setup(environment, agent, state_spec)
 
 
-def unfinished(runs: Sequence[RunSpec]) -> list[RunSpec]:
-    return [run for run in runs if not is_finished(run)]
-
-
-def by_heads(runs: Sequence[RunSpec]) -> list[list[RunSpec]]:
-    """Runs that can share a program."""
+def _group_by_heads(runs: Sequence[RunSpec]) -> list[list[RunSpec]]:
+    """Returns groups of runs that can share a program."""
     groups: dict[tuple[str, ...], list[RunSpec]] = {}
-    for run in runs:
-        groups.setdefault(run.variant.heads, []).append(run)
+    for spec in runs:
+        groups.setdefault(spec.variant.heads, []).append(spec)
     return list(groups.values())
 
 
-def refuse_impossible(
-    runs: Sequence[RunSpec],
-    environment: CompiledEnvironment | HostedGame,
-    config: Config,
-    plan: Plan | None,
+def _resume_points(
+    setup: _Setup, runs: Sequence[RunSpec], display: Display
+) -> list[list[ResumePoint]]:
+    """Returns groups of runs that are equally far and have one program; the most advanced
+    first."""
+    groups: dict[tuple[int, bool], list[ResumePoint]] = {}
+    for spec in runs:
+        point = find_resume_point(
+            spec,
+            setup.state_spec,
+            display.say,
+            on_device=isinstance(setup.environment, HostedGame),
+            sharded=bool(read_run(spec.folder).get("sharded")),
+        )
+        groups.setdefault((point.frames, point.sharded), []).append(point)
+    return [groups[key] for key in sorted(groups, reverse=True)]
+
+
+def _create_folder(
+    spec: RunSpec, memory: int | None, checkpoints: Checkpointing, sharded: bool
 ) -> None:
-    """Sizes that do not go together are told before anything is made."""
-    for group in by_heads(runs):
-        try:
-            state = state_spec(group, environment, config, plan)
-        except ValueError as error:
-            raise ConfigError(str(error)) from error
-        capacity, devices = config.replay.capacity, devices_for(len(group)).size
-        if plan is None:
-            refuse_too_large(state, len(group), capacity, devices=devices)
-        else:
-            refuse_too_large(state, 1, capacity, host_copy=HOST_COPY)
-
-
-def state_spec(
-    runs: Sequence[RunSpec],
-    environment: CompiledEnvironment | HostedGame,
-    config: Config,
-    plan: Plan | None,
-) -> Member:
-    """Returns the shapes of one run's state; nothing is computed."""
-    variants = [one.variant for one in runs]
-    store = raw_store if plan is None else tiled(plan.memory)
-    parts = assemble(config, environment.spec, variants, store)
-    # Shapes alone: even what makes one run differ from another is not computed.
-    one = jax.eval_shape(lambda: member_of(individuals(runs[:1], parts, config), 0))
-    if isinstance(environment, CompiledEnvironment):
-        loop = make_loop(parts, environment, pace_of(config))
-        return jax.eval_shape(loop.init, one)
-    assert plan is not None, "there is one for emulators"
-    return like_saved(parts, one, plan.groups)["member"]
-
-
-def enrol(runs: Sequence[RunSpec], memory: int | None, checkpoints: Checkpointing) -> None:
-    """Makes every run's folder now, so that all of them can be resumed."""
-    for group in by_heads(runs):
-        more = {
+    """Writes run.json unless it is there, so that every run can be resumed from now on."""
+    if not (spec.folder / RUN_FILE).exists():
+        run = {
+            "variant": str(spec.variant),
+            "game": spec.game,
+            "seed": spec.seed,
+            "frames": spec.frames,
+            "config": dataclasses.asdict(spec.config),
+            "pace": make_pace(spec.config)._asdict(),
             "memory": memory,
             "checkpoints": checkpoints._asdict(),
-            "company": len(group) > 1,
+            "sharded": sharded,
+            **_describe_machine(),
         }
-        for run in group:
-            if not (run.folder / RUN_FILE).exists():
-                said = describe_run(run, pace_of(run.config), **more)
-                Recorder(run.folder, said).close()
+        Recorder(spec.folder, run).close()
+
+
+def _describe_machine() -> dict[str, Any]:
+    devices = jax.local_devices()
+    return {
+        "device": f"{len(devices)} x {devices[0].device_kind}",
+        **describe_machine(),
+    }
+
+
+def _open_recorder(point: ResumePoint, say: Callable[[str], None]) -> Recorder:
+    """Opens a run's tables, cut back to its checkpoint, and notes in run.json that it
+    resumes, and what has changed since it began."""
+    folder, machine = point.spec.folder, plain(_describe_machine())
+    changed = {
+        name: [before, machine[name]]
+        for name, before in read_run(folder).items()
+        if name in _MACHINE and before != machine[name]
+    }
+    for name, (before, here) in changed.items():
+        say(f"{folder} began with {name} {before}, now {here}: the last bits may differ")
+    played = point.snapshot is not None or any(folder.glob("*.jsonl"))
+    if played and point.snapshot is None:
+        say(f"{folder} has no checkpoint yet: it starts from the beginning")
+    sizes = point.snapshot.records if point.snapshot else {}
+    note = None
+    if played or changed:  # else its folder was created, and nothing more
+        note = {"frames": point.frames, "time": now(), "command": machine["command"]}
+        note["changed"] = changed
+    return Recorder.resume(folder, sizes, note)
+
+
+class _GroupLog:
+    """The host's side of runs that train together: their tables and their progress."""
+
+    def __init__(self, setup: _Setup, points: Sequence[ResumePoint], display: Display):
+        self.specs = [point.spec for point in points]
+        config, total = self.specs[0].config, self.specs[0].frames
+        agent = setup.agent
+        self._streams = agent.streams
+        self._frames_per_step = setup.environment.spec.frames_per_step
+        interval = total // config.evaluation.traces
+        self._logs = [
+            RunLog(spec.variant, agent.arms, agent.heads, interval) for spec in self.specs
+        ]
+        self._meter = ProgressMeter(self.specs[0].game, len(points), total)
+        self.seconds = [0.0] * len(points)
+        self.newest_updates: list[dict[str, Any]] = [{} for _ in points]
+        """The newest row of each run's table `learning`."""
+        self.recorders: list[Recorder] = []
+        for point in points:
+            self.recorders.append(_open_recorder(point, display.say))
+
+    def restore(self, points: Sequence[ResumePoint], resumes_episodes: bool) -> None:
+        """Continues from the snapshots, from now on by the clock."""
+        for run, point in enumerate(points):
+            if point.snapshot:
+                saved = point.snapshot.host["log"]
+                self.seconds[run] = saved["seconds"]
+                if saved["evaluation"] is not None:
+                    self._meter.evaluations[run] = saved["evaluation"]
+                self._logs[run].traces.restore(saved["trace"])
+                if not resumes_episodes:
+                    self._logs[run].traces.drop_open_episode()
+        self._lap = time.perf_counter()
+
+    def write(self, chunk: Chunk, frames: int) -> Progress:
+        """Writes what a chunk leaves behind; returns what a display shows."""
+        clock = Clock(chunk.start, self._streams, self._frames_per_step)
+        columns = (self._logs, chunk.records, chunk.updates, chunk.evaluations)
+        rows = [
+            log.rows(record, clock, updates, evaluations)
+            for log, record, updates, evaluations in zip(*columns, strict=True)
+        ]
+        for run, tables in enumerate(rows):
+            for table, new in tables.items():
+                self.recorders[run].write(table, new)
+            if tables["learning"]:
+                self.newest_updates[run] = tables["learning"][-1]
+        lap, self._lap = self._lap, time.perf_counter()
+        self.seconds = [seconds + self._lap - lap for seconds in self.seconds]
+        return self._meter.update(
+            rows,
+            frames=frames,
+            new_frames=frames - chunk.start,
+            seconds=self._lap - lap,
+            updates=chunk.updates[0],
+            replay_fill=chunk.replay_fill,
+        )
+
+    def snapshots(self, runtime: Runtime, replay: bool) -> dict[Path, Snapshot]:
+        """Returns a snapshot of each run, by its folder."""
+        snapshots = {}
+        for run, (state, counters) in enumerate(runtime.snapshot(replay)):
+            log = {
+                "seconds": self.seconds[run],
+                "evaluation": self._meter.evaluations[run],
+                "trace": self._logs[run].traces.snapshot(),
+            }
+            snapshots[self.specs[run].folder] = Snapshot(
+                run=identity(self.specs[run]),
+                frames=runtime.frames,
+                host=plain({**counters, "log": log}),
+                records=self.recorders[run].sizes(),
+                state=state,
+            )
+        return snapshots
+
+    def close(self) -> None:
+        """Closes the tables."""
+        for recorder in self.recorders:
+            recorder.close()
+
+
+def _stop_if_diverged(log: _GroupLog, runtime: Runtime, writer: CheckpointWriter) -> None:
+    """Raises `Diverged` if several updates in a row of a run were not finite.
+
+    The learner skips such an update and counts it, so that parameters stay finite; one now
+    and then does no harm. Several in a row mean that it will not recover. The checkpoints
+    of such a run stay as they are; the others are saved, and can resume without it.
+    """
+    skipped = [int(row.get("skipped_in_a_row", 0)) for row in log.newest_updates]
+    diverged = [run for run, count in enumerate(skipped) if count > _TOLERATED]
+    if not diverged:
+        return
+    snapshots = log.snapshots(runtime, replay=True)
+    errors = []
+    for run in diverged:
+        folder = log.specs[run].folder
+        bad = not_finite(snapshots.pop(folder).state)
+        report = {
+            "frames": runtime.frames,
+            "newest_update": log.newest_updates[run],
+            "not_finite": bad,
+        }
+        write_json(folder / DIVERGED_FILE, report)
+        where = f"; not finite: {', '.join(bad)}" if bad else ""
+        errors.append(
+            f"{folder} stopped at {runtime.frames:,} frames: {skipped[run]} updates in a "
+            f"row were not finite{where}. {DIVERGED_FILE} there says more; the last "
+            f"checkpoint is untouched. Try a smaller learning.learning_rate, or check the "
+            f"game's rewards"
+        )
+    if snapshots:
+        writer.save_now(lambda: snapshots)
+    raise Diverged(errors[0])
+
+
+def _refuse_not_finite(folder: Path, learner: Any) -> None:
+    """Raises `Diverged` instead of saving a learner that is of no use to anybody."""
+    bad = not_finite(learner)
+    if bad:
+        raise Diverged(
+            f"{folder} stopped: {', '.join(bad)} are not finite. The last checkpoint is "
+            f"untouched; try a smaller learning.learning_rate"
+        )
+
+
+def not_finite(tree: Any) -> dict[str, int]:
+    """Returns the paths of arrays with numbers that are not finite, and how many."""
+    found = {}
+    for where, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if jnp.issubdtype(leaf.dtype, np.floating):
+            count = int(np.size(leaf) - np.isfinite(np.asarray(leaf, np.float32)).sum())
+            if count:
+                found[jax.tree_util.keystr(where)] = count
+    return found
 
 
 @contextlib.contextmanager
-def told(runs: Sequence[RunSpec]) -> Iterator[None]:
-    """Says what to type after an interruption, and what to reduce if memory runs out."""
+def _explain_failures(runs: Sequence[RunSpec]) -> Iterator[None]:
+    """Adds how to resume after an interruption, and what to reduce if memory runs out."""
     try:
         yield
     except Interrupted as stop:
-        left = [run.folder for run in runs if not read_run(run.folder)["finished"]]
-        raise Interrupted(f"{stop}; go on with: {resume_command(left)}") from None
+        left = [spec.folder for spec in runs if not read_run(spec.folder)["finished"]]
+        raise Interrupted(f"{stop}; resume with: {resume_command(left)}") from None
     except (jax.errors.JaxRuntimeError, MemoryError) as error:
-        # A GPU says the first, a CPU the second.
+        # A GPU raises the first, a CPU the second.
         words = ("RESOURCE_EXHAUSTED", "Out of memory")
         if isinstance(error, MemoryError) or any(word in str(error) for word in words):
             raise MachineError(
-                f"out of memory with {len(runs)} runs: take fewer seeds or variants at a "
-                f"time, or less of replay.capacity, acting.streams or learning.batch_size "
+                f"out of memory with {len(runs)} runs: use fewer seeds or variants at a "
+                f"time, or less replay.capacity, acting.streams or learning.batch_size "
                 f"(on Atari: --replay-memory)"
             ) from error
         raise

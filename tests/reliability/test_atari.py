@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from sidequest.records import read_table
-from sidequest.runs.checkpoint import listed
-from sidequest.runs.manifest import read_manifest
+from sidequest.runs.checkpoint import listed, read_manifest
 from tests.reliability import child
 from tests.reliability.harness import results
 
@@ -51,9 +50,9 @@ def test_stopped_by_a_signal_and_resumed(tmp_path, replay):
     said = child.stop(process, 0.2, signal.SIGTERM, since=f"saved at {12 * BLOCK:,} frames")
     assert process.returncode == 75, said
     (folder,) = (path.parent for path in tmp_path.rglob("run.json"))
-    assert f"go on with: sidequest train --resume {folder}" in said
+    assert f"resume with: sidequest train --resume {folder}" in said
     manifest = read_manifest(listed(folder)[0])
-    assert any(".replay" in leaf for leaf in manifest.leaves) == (replay == "yes")
+    assert any("replay" in leaf for leaf in manifest.leaves) == (replay == "yes")
     stopped, paid = manifest.frames, manifest.host["updates"]
     assert 12 * BLOCK <= stopped < BLOCKS * BLOCK
     play(tmp_path, "--resume", str(folder), "--quiet")

@@ -16,9 +16,15 @@ import pytest
 
 from sidequest.errors import NoCheckpoint, OtherRun
 from sidequest.runs import checkpoint, shards
-from sidequest.runs.checkpoint import FOLDER, Snapshot
-from sidequest.runs.manifest import MANIFEST, SCHEMA, read_manifest, sealed
-from sidequest.runs.resume import find_standing
+from sidequest.runs.checkpoint import (
+    FOLDER,
+    MANIFEST,
+    SCHEMA,
+    Snapshot,
+    find_resume_point,
+    read_manifest,
+    sealed,
+)
 from tests.reliability.harness import specs
 
 RUN = {"variant": "XU-step-level-0.1", "game": "tests:bargains", "seed": 0, "frames": 9}
@@ -66,7 +72,7 @@ def test_what_is_read_is_what_was_written(tmp_path, on_device):
     (path,) = write(tmp_path, 0)
     found, said = newest(tmp_path, on_device=on_device)
     assert not said
-    for name, leaf in found[1].items():
+    for name, leaf in found.state.items():
         assert leaf.dtype == TREE[name].dtype and leaf.shape == TREE[name].shape
         assert as_bytes(leaf) == as_bytes(TREE[name])
     names = {file.name for file in path.iterdir()}
@@ -99,10 +105,10 @@ def test_case_18_every_flipped_bit_is_noticed(tmp_path):
             flipped[position // 8] ^= 1 << position % 8
             file.write_bytes(flipped)
             found, said = newest(tmp_path)
-            assert found and found[0].frames == 1, (file.name, position)
+            assert found and found.frames == 1, (file.name, position)
             assert file.name in said[0] or "schema" in said[0]
         file.write_bytes(whole)
-    assert newest(tmp_path)[0][0].frames == 2
+    assert newest(tmp_path)[0].frames == 2
 
 
 @pytest.mark.parametrize("harm", ["cut", "empty", "missing", "longer"])
@@ -118,7 +124,7 @@ def test_case_19_files_cut_short_or_gone(tmp_path, harm):
                 {"cut": whole[:-7], "empty": b"", "longer": whole + b"x"}[harm]
             )
         found, said = newest(tmp_path)
-        assert found and found[0].frames == 1 and file.name in said[0]
+        assert found and found.frames == 1 and file.name in said[0]
         file.write_bytes(whole)
 
 
@@ -129,7 +135,7 @@ def test_case_20_a_run_without_a_good_checkpoint_is_not_begun_anew(tmp_path):
     with pytest.raises(
         NoCheckpoint, match="none of its checkpoints.*--fresh sets"
     ) as fault:
-        find_standing(spec, LIKE, lambda _: None)
+        find_resume_point(spec, LIKE, lambda _: None)
     assert fault.value.exit_code == 66
 
 
@@ -138,10 +144,10 @@ def test_case_06_what_a_killed_writer_left_is_not_read_and_goes(tmp_path):
     left = tmp_path / FOLDER / ".part-000000000002"
     left.mkdir()
     (left / "shard-0000.npz").write_bytes(b"half")
-    assert newest(tmp_path)[0][0].frames == 1
+    assert newest(tmp_path)[0].frames == 1
     write(tmp_path, 2)
     assert not left.exists()
-    assert newest(tmp_path)[0][0].frames == 2
+    assert newest(tmp_path)[0].frames == 2
 
 
 class Payload:
@@ -273,10 +279,10 @@ def test_tables_cut_short_lead_to_an_older_checkpoint(tmp_path):
     table.write_text("one row\n")
     size = {"episodes": table.stat().st_size}
     checkpoint.write(tmp_path, Snapshot(RUN, 2, {}, size, TREE))
-    assert newest(tmp_path, run=RUN)[0][0].frames == 2
+    assert newest(tmp_path, run=RUN)[0].frames == 2
     table.write_text("one")
     found, (said,) = newest(tmp_path, run=RUN)
-    assert found[0].frames == 1 and "episodes.jsonl was cut short" in said
+    assert found.frames == 1 and "episodes.jsonl was cut short" in said
 
 
 def test_parameters_of_a_stranger_are_read_with_suspicion(tmp_path):

@@ -12,9 +12,8 @@ from sidequest import records
 from sidequest.errors import CannotWrite
 from sidequest.records import Recorder, read_table
 from sidequest.runs import checkpoint
-from sidequest.runs.checkpoint import Snapshot, listed
+from sidequest.runs.checkpoint import CheckpointWriter, Snapshot, listed
 from sidequest.runs.process import lock_folders
-from sidequest.runs.saving import Saver
 from tests.reliability.harness import Watcher
 
 RUN = {"variant": "XU-step-level-0.1", "game": "tests:bargains", "seed": 0}
@@ -38,14 +37,18 @@ def taken(folder, frames: int, size: int = 100_000):
 
 def test_case_21_disk_full_at_a_checkpoint(tmp_path):
     display = Watcher()
-    with Saver([tmp_path], 10, display) as saver:
+    with CheckpointWriter([tmp_path], 10, display) as saver:
         saver.save_now(taken(tmp_path, 10))
         before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
         with largest_file(20_000):
             saver.save(taken(tmp_path, 20))
             saver.wait()
-            assert "no checkpoint was made" in display.said[-1]
-            assert "that of 10 frames is kept, the run goes on" in display.said[-1]
+            (*_, said) = display.said
+            assert "no checkpoint was written" in said
+            assert (
+                "the checkpoint at 10 frames is kept, training continues"
+                in display.said[-1]
+            )
             # If it is the last chance, the fault is raised.
             with pytest.raises(CannotWrite, match="cannot write .*checkpoints") as fault:
                 saver.save_now(taken(tmp_path, 20))
@@ -59,7 +62,7 @@ def test_case_21_disk_full_at_a_checkpoint(tmp_path):
 
 
 def test_only_the_newest_good_checkpoints_stay(tmp_path):
-    with Saver([tmp_path], 10, Watcher()) as saver:
+    with CheckpointWriter([tmp_path], 10, Watcher()) as saver:
         for frames in (10, 20, 30, 40):
             assert saver.is_due(frames - 5, frames) and not saver.is_due(frames, frames + 9)
             saver.save(taken(tmp_path, frames, 10))

@@ -8,7 +8,7 @@ import pytest
 from sidequest.errors import Interrupted
 from sidequest.records import Recorder, read_run
 from sidequest.runs import checkpoint
-from sidequest.runs.population import Population
+from sidequest.runs.ondevice import Population
 from sidequest.runs.spec import Checkpointing
 from tests.reliability import child
 from tests.reliability.harness import CHUNK, OPTIONS, Watcher, results, run, specs
@@ -71,14 +71,14 @@ def test_case_24_an_unfinished_line_is_dropped(uninterrupted, tmp_path):
 @pytest.mark.slow
 def test_case_09_terminated_during_an_evaluation(uninterrupted, tmp_path, monkeypatch):
     """It belongs to its chunk, and is finished before the run is saved."""
-    runs, watcher, evaluate = specs(tmp_path, 0, 1), Watcher(), Population.evaluate
+    runs, watcher, evaluate = specs(tmp_path, 0, 1), Watcher(), Population._evaluate
 
-    def interrupt(population, recorders):
+    def interrupt(population):
         watcher.interrupt()
-        evaluate(population, recorders)
+        return evaluate(population)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Population, "evaluate", interrupt)
+        patch.setattr(Population, "_evaluate", interrupt)
         with pytest.raises(Interrupted, match=f"saved at {2 * CHUNK:,} frames"):
             run(runs, watcher)
     run(runs)
@@ -149,7 +149,7 @@ def test_case_08_terminated_while_compiling(tmp_path):
     process = child.start(*arguments, cache=tmp_path / "empty")
     said = child.stop(process, 0.5, signal.SIGTERM, since="compiling")
     assert process.returncode == 75, said
-    assert "go on with: sidequest train --resume" in said
+    assert "resume with: sidequest train --resume" in said
     assert len(child.unfinished(tmp_path)) == 1
 
 

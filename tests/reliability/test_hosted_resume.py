@@ -13,12 +13,11 @@ from sidequest.environments import registry
 from sidequest.environments.base import HostedGame
 from sidequest.errors import Interrupted, MachineError
 from sidequest.records import read_table
-from sidequest.runs import resume_hosted, trainer, watchdog
-from sidequest.runs.checkpoint import listed
-from sidequest.runs.manifest import read_manifest
-from sidequest.runs.pace import pace_of
+from sidequest.runs import emulators, hosted, trainer
+from sidequest.runs.build import make_pace
+from sidequest.runs.checkpoint import listed, read_manifest
+from sidequest.runs.emulators import Guarded, Watchdog
 from sidequest.runs.spec import Checkpointing, RunSpec
-from sidequest.runs.watchdog import Guarded, Watchdog
 from tests.reliability.harness import Watcher, results
 from tests.runs.test_hosted import GROUPS, LENGTH, SIZE, TINY, VARIANT, Drawn
 
@@ -87,7 +86,7 @@ def test_a_hosted_run_goes_on(stopped, tmp_path):
     learning = read_table(copies[0], "learning")
     assert learning["frames"].is_sorted() and learning["frames"].n_unique() == len(learning)
     # The ratio is exact to the end: block n is paid for while block n + 1 is played.
-    pace = pace_of(CONFIG)
+    pace = make_pace(CONFIG)
     paid = (BLOCKS - 1 - pace.warm_up) * pace.numerator // pace.denominator
     assert learning["updates"][-1] == paid
 
@@ -115,11 +114,11 @@ def test_without_replay_nothing_is_learned_or_owed_until_it_is_full(tmp_path):
     with pytest.raises(Interrupted):
         play(tmp_path / "run", stop_after=STOP, replay=False)
     path = listed(tmp_path / "run")[0]
-    assert not any(".replay" in leaf for leaf in read_manifest(path).leaves)
+    assert not any("replay" in leaf for leaf in read_manifest(path).leaves)
     watcher = play(tmp_path / "run", replay=False)
     updates = [progress.updates for progress in watcher.shown]
     done = read_manifest(path).host["updates"] if path.exists() else updates[0]
-    pace = pace_of(CONFIG)
+    pace = make_pace(CONFIG)
     blocks = STOP + 1  # complete when the run was saved
     expected = [
         done
@@ -133,7 +132,7 @@ def test_without_replay_nothing_is_learned_or_owed_until_it_is_full(tmp_path):
 @pytest.mark.slow
 def test_what_is_large_is_streamed(stopped, tmp_path, monkeypatch):
     """The same bytes, whether they were copied first or not."""
-    monkeypatch.setattr(resume_hosted, "HOST_COPY", 0)
+    monkeypatch.setattr(hosted, "HOST_COPY", 0)
     with pytest.raises(Interrupted):
         play(tmp_path / "run", stop_after=STOP)
     ours, theirs = listed(tmp_path / "run")[0], listed(stopped)[0]
@@ -174,8 +173,8 @@ def test_an_emulator_that_hangs_ends_the_process(monkeypatch, capfd):
         left.append(int(code))
         answer.set()
 
-    monkeypatch.setattr(watchdog.os, "_exit", leave)
-    monkeypatch.setattr(watchdog, "Watchdog", partial(Watchdog, looks=3, seconds=0.01))
+    monkeypatch.setattr(emulators.os, "_exit", leave)
+    monkeypatch.setattr(emulators, "Watchdog", partial(Watchdog, checks=3, seconds=0.01))
     guarded = Guarded(Hanging([0, 1]), "drawn")
     guarded.recv()
     guarded.close()

@@ -10,13 +10,11 @@ import jax
 import pytest
 
 from sidequest.errors import MachineError
-from sidequest.records import Recorder, describe_machine, read_run
-from sidequest.runs import saving
-from sidequest.runs.checkpoint import FOLDER, listed
-from sidequest.runs.resume import Standing, reopen
-from sidequest.runs.trainer import told
+from sidequest.records import RUN_FILE, read_run, write_json
+from sidequest.runs import checkpoint, trainer
+from sidequest.runs.checkpoint import FOLDER, ResumePoint, listed
 from tests.reliability import child
-from tests.reliability.harness import CHUNK, OPTIONS, results, run, specs
+from tests.reliability.harness import CHUNK, EVERY_CHUNK, OPTIONS, results, run, specs
 
 COMMAND = [sys.executable, "-m", "tests.reliability.child", "train", *OPTIONS]
 
@@ -25,13 +23,13 @@ COMMAND = [sys.executable, "-m", "tests.reliability.child", "train", *OPTIONS]
 def test_case_39_a_clock_that_goes_backwards(tmp_path, monkeypatch):
     """An hour with each look at it. Rates go by another clock, checkpoints by frames."""
     written = []
-    write = saving.checkpoint.write
+    write = checkpoint.write
 
     def note(folder, snapshot):
         written.append(snapshot.frames)
         return write(folder, snapshot)
 
-    monkeypatch.setattr(saving.checkpoint, "write", note)
+    monkeypatch.setattr(checkpoint, "write", note)
     backwards = itertools.count(time.time(), -3600.0)
     monkeypatch.setattr(time, "time", lambda: next(backwards))
     monkeypatch.setattr(time, "time_ns", lambda: int(1e9 * next(backwards)))
@@ -46,20 +44,20 @@ def test_case_39_a_clock_that_goes_backwards(tmp_path, monkeypatch):
 
 def test_case_40_other_cores_are_told_and_noted(tmp_path):
     (one,) = specs(tmp_path, 0)
-    head = {"variant": str(one.variant), "game": one.game, "seed": 0, "device": "1 x cpu"}
-    here = head | describe_machine()
+    trainer._create_folder(one, None, EVERY_CHUNK, sharded=False)
+    here = read_run(one.folder)
     cores = here["cores"]
-    Recorder(one.folder, here | {"cores": cores + 7}).close()
+    write_json(one.folder / RUN_FILE, here | {"cores": cores + 7})
     said: list[str] = []
-    reopen(Standing(one, None, None), here, said.append).close()
+    trainer._open_recorder(ResumePoint(one, None), said.append).close()
     assert said == [
         f"{one.folder} began with cores {cores + 7}, now {cores}: the last bits may differ"
     ]
     assert read_run(one.folder)["resumed"][0]["changed"] == {"cores": [cores + 7, cores]}
     # Nothing changed since: nothing is said.
     other = one._replace(folder=tmp_path / "other")
-    Recorder(other.folder, here).close()
-    reopen(Standing(other, None, None), here, said.append).close()
+    trainer._create_folder(other, None, EVERY_CHUNK, sharded=False)
+    trainer._open_recorder(ResumePoint(other, None), said.append).close()
     assert len(said) == 1
 
 
@@ -73,16 +71,16 @@ def test_case_40_other_cores_are_told_and_noted(tmp_path):
 )
 def test_out_of_memory_is_told_in_one_line(tmp_path, error):
     with pytest.raises(
-        MachineError, match="^out of memory with 2 runs: take fewer"
+        MachineError, match="^out of memory with 2 runs: use fewer"
     ) as fault:
-        with told(specs(tmp_path, 0, 1)):
+        with trainer._explain_failures(specs(tmp_path, 0, 1)):
             raise error
     assert fault.value.exit_code == 71 and "\n" not in str(fault.value)
 
 
 def test_other_errors_are_not_taken_for_it(tmp_path):
     with pytest.raises(jax.errors.JaxRuntimeError, match="INVALID"):
-        with told(specs(tmp_path, 0)):
+        with trainer._explain_failures(specs(tmp_path, 0)):
             raise jax.errors.JaxRuntimeError("INVALID_ARGUMENT: shapes")
 
 
@@ -141,7 +139,7 @@ def test_case_06_killed_while_a_checkpoint_is_written(uninterrupted_process, tmp
     process = child.start("train", "--resume", first, "--quiet")
     _, said = process.communicate()
     assert process.returncode == 0, said
-    assert f"going on at {4 * CHUNK:,} frames" in said
+    assert f"resuming at {4 * CHUNK:,} frames" in said
     found = [results(path.parent) for path in sorted(tmp_path.rglob("run.json"))]
     assert found == uninterrupted_process
 

@@ -7,19 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sidequest.agent.learner import Metrics
 from sidequest.config import change
 from sidequest.environments.base import CompiledEnvironment, auto_reset
 from sidequest.errors import Diverged
 from sidequest.records import read_run, read_table
-from sidequest.runs import checkpoint
-from sidequest.runs.breakdown import (
-    CULPRITS,
-    REPORT,
-    Skips,
-    refuse_not_finite,
-    report_breakdown,
-)
+from sidequest.runs import checkpoint, trainer
 from sidequest.runs.checkpoint import listed
 from tests.reliability.harness import CONFIG, run, specs
 from tests.runs.tiny import bargains
@@ -45,42 +37,18 @@ def spoilt(first: int, last: int, reward=float("nan"), game=None) -> CompiledEnv
     return CompiledEnvironment(reset, step, game.spec)
 
 
-def metrics(total, in_a_row):
-    nothing = [np.zeros(len(total))] * 7
-    return Metrics(*nothing, np.array(total, float), np.array(in_a_row, float))
+def test_parameters_that_are_not_finite_are_never_saved(tmp_path):
+    trainer._refuse_not_finite(tmp_path, {"weights": np.ones(3), "count": np.int32(1)})
+    with pytest.raises(Diverged, match=r"\['weights'\] are not finite") as fault:
+        trainer._refuse_not_finite(tmp_path, {"weights": np.array([1.0, np.inf])})
+    assert fault.value.exit_code == 70
 
 
-def test_skips_by_hand():
-    nan = np.nan
-    # Two rounds with updates and one without; the counts are of all time.
-    skips = Skips().after(metrics([0, 1, nan], [0, 1, nan]))
-    assert skips == (1, 1) and not skips.is_breakdown
-    assert skips.after(metrics([nan], [nan])) == skips
-    # Three in a row within a round that ended well.
-    assert skips.after(metrics([4], [3])).is_breakdown
-    assert not skips.after(metrics([4], [2])).is_breakdown
-
-
-def test_what_is_not_finite_is_written_down_within_limits(tmp_path):
+def test_what_is_not_finite_is_counted():
     ring = np.zeros((200, 3, 2))
     ring[50:150, 1, 0] = np.nan
     state = {"ring": ring, "fine": np.ones(3), "scalar": np.float32(np.inf)}
-    fault = report_breakdown(tmp_path, 8, Skips(3, 3), metrics([3], [3]), state)
-    assert "['ring'], ['scalar']. not_finite.json and not_finite.npz" in str(fault)
-    with np.load(tmp_path / CULPRITS, allow_pickle=False) as shown:
-        assert set(shown) == {
-            *("['ring']", "['ring']/rows", "['scalar']", "['scalar']/rows")
-        }
-        np.testing.assert_array_equal(shown["['ring']/rows"], np.arange(50, 114))
-        np.testing.assert_array_equal(shown["['ring']"], ring[50:114])
-        assert shown["['scalar']"] == np.inf
-
-
-def test_parameters_that_are_not_finite_are_never_saved(tmp_path):
-    refuse_not_finite(tmp_path, {"weights": np.ones(3), "count": np.int32(1)})
-    with pytest.raises(Diverged, match=r"\['weights'\] are not finite") as fault:
-        refuse_not_finite(tmp_path, {"weights": np.array([1.0, np.inf])})
-    assert fault.value.exit_code == 70
+    assert trainer.not_finite(state) == {"['ring']": 100, "['scalar']": 1}
 
 
 def eights() -> CompiledEnvironment:
@@ -137,11 +105,9 @@ def test_case_16_rewards_that_are_never_numbers_again(tmp_path):
         config = change(CONFIG, **{"replay.capacity": 4 * 8 * 12})
         run([one], chunks=6, config=config, game=lambda: spoilt(600, 10**9))
     assert fault.value.exit_code == 70
-    report = json.loads((one.folder / REPORT).read_text())
-    assert report["skipped"]["most_in_a_row"] >= 3
-    with np.load(one.folder / CULPRITS, allow_pickle=False) as shown:
-        assert np.isnan(shown[".replay.contents.reward"]).any(axis=(1, 2)).all()
-    assert any("replay" in path for path in report["not_finite"])
+    report = json.loads((one.folder / trainer.DIVERGED_FILE).read_text())
+    assert report["newest_update"]["skipped_in_a_row"] >= 3
+    assert report["not_finite"]["['run'].replay.contents.reward"] > 0
     assert checkpoint.read_manifest(listed(one.folder)[0]).frames <= 2 * 1024
     assert not any("learner" in path for path in report["not_finite"])
 

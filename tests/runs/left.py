@@ -10,7 +10,7 @@ from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.records import RUN_FILE, write_json
 from sidequest.runs import checkpoint
-from sidequest.runs.assembly import assemble, make_q_function
+from sidequest.runs.build import build_agent, make_q_function
 from sidequest.runs.evaluation import Player
 from sidequest.switching.variants import parse
 
@@ -46,8 +46,8 @@ def fresh_player(
     game: CompiledEnvironment | HostedGame, variant: str, config: Config
 ) -> Player:
     """The agent of no run at all."""
-    parts = assemble(config, game.spec, [parse(variant)])
-    heads = len(parts.rules.heads)
+    agent = build_agent(config, game.spec, [parse(variant)])
+    heads = len(agent.heads)
     q_function = make_q_function(config, game.spec, heads, jax.random.key(0))
     scales = jax.numpy.ones(heads)
-    return Player({}, game, config, parse(variant), parts, q_function, scales)
+    return Player({}, game, config, parse(variant), agent, q_function, scales)

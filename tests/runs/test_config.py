@@ -26,7 +26,7 @@ from sidequest.config import (
 )
 from sidequest.environments.base import EnvironmentSpec
 from sidequest.errors import ConfigError
-from sidequest.runs.assembly import assemble, make_optimiser
+from sidequest.runs.build import build_agent, make_optimiser
 from sidequest.runs.spec import recorded_identity
 from sidequest.switching.variants import PAPER_ARMS, parse
 
@@ -122,7 +122,7 @@ def test_every_setting_is_read():
         parts[field.name] = reading(getattr(PAPER, field.name), field.name, read)
     config = Config(**parts)
     read.clear()
-    assemble(config, FRAMES, [parse("XI-intra(*,informed,p*,X)")])
+    build_agent(config, FRAMES, [parse("XI-intra(*,informed,p*,X)")])
     for path in Path(sidequest.runs.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             # config.evaluation.episodes; and acting.streams, where acting = config.acting
@@ -252,7 +252,7 @@ def test_a_config_of_before_pictures_were_standardised(older):
 
 def test_the_networks_are_of_the_size_that_was_asked_for():
     variant = parse("XI-step-level-0.01")
-    parts = assemble(PAPER, FRAMES, [variant])
+    parts = build_agent(PAPER, FRAMES, [variant])
     state = jax.eval_shape(functools.partial(parts.learner.init, jax.random.key(0)))
     channels = [layer.weight.shape[-1] for layer in state.network.torso.convolutions]
     assert channels == [32, 64, 128, 128]
@@ -268,4 +268,4 @@ def test_the_networks_are_of_the_size_that_was_asked_for():
 def test_variants_with_different_heads_do_not_share_a_program():
     both = [parse("XU-step-level-0.1"), parse("XI-step-level-0.1")]
     with pytest.raises(ValueError, match="different heads.*extrinsic, intrinsic"):
-        assemble(SMALL, FRAMES, both)
+        build_agent(SMALL, FRAMES, both)

@@ -4,7 +4,7 @@ import pytest
 
 from sidequest.errors import ConfigError
 from sidequest.runs import emulators
-from sidequest.runs.emulators import Construction, choose_groups
+from sidequest.runs.emulators import BuildCounter, choose_groups
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ class Clock:
 def test_construction_is_told_group_by_group(monkeypatch):
     clock, told = Clock(), Counted()
     monkeypatch.setattr(emulators, "time", clock)
-    site = Construction(told, 64)
+    site = BuildCounter(told, 64)
 
     def build(groups, streams, progress):
         progress(0, groups * streams)

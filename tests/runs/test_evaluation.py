@@ -18,8 +18,8 @@ from sidequest.environments import probes, registry
 from sidequest.environments.base import EnvironmentSpec, HostedGame, auto_reset
 from sidequest.errors import NotEvaluable
 from sidequest.records import Recorder
-from sidequest.runs import checkpoint, evaluation
-from sidequest.runs.assembly import make_q_function
+from sidequest.runs import checkpoint, evaluation, hosted, ondevice
+from sidequest.runs.build import build_agent, make_q_function
 from sidequest.runs.evaluation import (
     GreedyScores,
     evaluate_hosted,
@@ -27,9 +27,12 @@ from sidequest.runs.evaluation import (
     load_player,
     make_evaluator,
 )
+from sidequest.runs.memory import tiled
+from sidequest.switching.variants import parse
 from sidequest.types import Timestep
 from tests.runs.left import TINY_FRAMES, leave_run
-from tests.runs.tiny import TINY, bargains, make_agent
+from tests.runs.test_hosted import Drawn
+from tests.runs.tiny import TINY, bargains, make_loop
 
 GAME = "probe:memory_2"
 
@@ -250,23 +253,18 @@ class Going(NamedTuple):
     learner: Learning
 
 
-def test_an_atari_run_keeps_its_parameters_elsewhere(tmp_path):
-    folder = leave_run(tmp_path, "XU-step-level-0.1", "pong", TINY_FRAMES)
-    network = checkpoint.load(
-        folder / checkpoint.PARAMETERS, load_player(folder).q_function
-    )
-    (folder / checkpoint.PARAMETERS).unlink()
-    state = {"member": Going(Learning(*parts(network), np.int32(0))), "unread": np.int32(0)}
-    checkpoint.write(folder, checkpoint.Snapshot({}, 40, {}, {}, state))
-    jax.tree.map(np.testing.assert_array_equal, load_player(folder).q_function, network)
+def test_checkpoints_keep_parameters_where_they_are_looked_for():
+    def paths(tree):
+        leaves = jax.tree_util.tree_leaves_with_path(tree)
+        return {jax.tree_util.keystr(where) for where, _ in leaves}
 
-
-def test_compiled_runs_keep_them_where_they_are_looked_for():
-    agent = make_agent(bargains(), "XU-step-level-0.1")
-    member = jax.eval_shape(agent.loop.init, agent.individual("XU-step-level-0.1", 0))
-    paths, _ = checkpoint.named_arrays(jax.eval_shape(checkpoint.portable, member.learner))
-    own, _ = checkpoint.named_arrays(member.learner.q_function)
-    assert evaluation._COMPILED_LEARNER == ".learner" and set(own) <= set(paths)
+    loop = make_loop(bargains(), "XU-step-level-0.1")
+    arrays = loop.arrays("XU-step-level-0.1", 0)
+    compiled = ondevice.state_spec(loop.agent, loop.environment, arrays)
+    tiles = build_agent(TINY_FRAMES, Drawn.spec, [parse("XU-step-level-0.1")], tiled(10**8))
+    own = {checkpoint.LEARNER + path for path in paths(compiled["run"].learner.q_function)}
+    assert own <= paths(compiled)
+    assert own <= paths(hosted.state_spec(tiles, arrays))
 
 
 def test_a_run_that_goes_on_is_played_by_its_newest_checkpoint(tmp_path):
@@ -274,7 +272,7 @@ def test_a_run_that_goes_on_is_played_by_its_newest_checkpoint(tmp_path):
     spec = registry.make(GAME).spec
     networks = [make_q_function(TINY, spec, 1, jax.random.key(seed)) for seed in (10, 11)]
     for frames, network in zip((800, 1600), networks, strict=True):
-        state = Going(Learning(*parts(network), np.int32(frames)))
+        state = {"run": Going(Learning(*parts(network), np.int32(frames)))}
         checkpoint.write(folder, checkpoint.Snapshot({}, frames, {}, {}, state))
 
     def sign(network) -> float:

@@ -10,19 +10,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sidequest.agent.modes import modes_of
 from sidequest.agent.networks import Inputs, QFunction
 from sidequest.config import PAPER, change
 from sidequest.environments import atari
 from sidequest.environments.base import EnvironmentSpec
 from sidequest.replay.tiles import tile_store
-from sidequest.runs.assembly import arms_of, assemble, make_q_function
-from sidequest.runs.collection import begin_playing, pack_timestep, play, unpack_timestep
+from sidequest.runs.build import RunArrays, build_agent, make_q_function, run_arrays
 from sidequest.runs.emulators import NICENESS, build_politely
-from sidequest.runs.hosted import HostedRun, choose_lag, share
-from sidequest.runs.pace import pace_of
-from sidequest.runs.state import Individual
-from sidequest.switching.metacontroller import UPDATE_CHUNK, Episodes, variant_arrays
+from sidequest.runs.hosted import HostedLoop, choose_lag, share
+from sidequest.runs.hosted_device import (
+    begin_playing,
+    pack_timestep,
+    play,
+    unpack_timestep,
+)
+from sidequest.switching.metacontroller import UPDATE_CHUNK, Episodes
 from sidequest.switching.variants import parse
 from sidequest.types import Timestep
 from tests.agent.batches import unroll_one
@@ -109,15 +111,14 @@ class Told:
         self.group.close()
 
 
-def individual(seed: int) -> Individual:
-    arrays = variant_arrays(VARIANT, arms_of(TINY.switching))
-    return Individual(jax.random.key(seed), arrays, modes_of(VARIANT, ("extrinsic",)))
+def individual(seed: int) -> RunArrays:
+    return run_arrays(VARIANT, seed, build_agent(TINY, Drawn.spec, [VARIANT]))
 
 
-def make_run(spec: EnvironmentSpec, groups, evaluator=None, episodes=0) -> HostedRun:
+def make_run(spec: EnvironmentSpec, groups, evaluator=None, episodes=0) -> HostedLoop:
     store = tile_store(lambda step: step.observation, memory=60_000_000)
-    parts = assemble(TINY, spec, [VARIANT], store)
-    return HostedRun(parts, pace_of(TINY), groups, evaluator, episodes)
+    agent = build_agent(TINY, spec, [VARIANT], store)
+    return HostedLoop(agent, groups, evaluator, episodes)
 
 
 def drawn_evaluator() -> Drawn:
@@ -129,20 +130,20 @@ def drawn_groups() -> list[Drawn]:
 
 
 @pytest.fixture(scope="module")
-def compiled() -> HostedRun:
+def compiled() -> HostedLoop:
     """One run for many tests, since its programs take a while to compile."""
     return make_run(Drawn.spec, drawn_groups(), drawn_evaluator(), episodes=2)
 
 
 @pytest.fixture
-def run(compiled) -> HostedRun:
+def run(compiled) -> HostedLoop:
     compiled.release()
     compiled.groups, compiled.evaluator = drawn_groups(), drawn_evaluator()
     compiled.start(individual(0))
     return compiled
 
 
-def blocks(run: HostedRun, count: int) -> list:
+def blocks(run: HostedLoop, count: int) -> list:
     records = iter(run)
     return [next(records) for _ in range(count)]
 
@@ -161,7 +162,7 @@ def test_a_block_holds_what_the_groups_showed(run):
 
 def test_replay_gives_back_consecutive_frames_of_one_stream(run):
     blocks(run, 8)
-    batch = jax.device_get(run.draw())
+    batch = jax.device_get(run.sample())
     frames, actions = batch.steps.observation, batch.steps.action
     for item, stream in enumerate(batch.index.stream):
         assert np.all(frames[item, :, :7] == stream)
@@ -175,7 +176,7 @@ def test_replay_gives_back_consecutive_frames_of_one_stream(run):
 
 def test_every_ended_episode_is_summed_up_once(run):
     records = blocks(run, 8)
-    summaries = [record.round.summaries for record in records]
+    summaries = [record.iteration.summaries for record in records]
     finished = np.concatenate([summary.finished for summary in summaries])
     lengths = np.concatenate([summary.length for summary in summaries])
     returns = np.concatenate([summary.episode_return for summary in summaries])
@@ -187,34 +188,34 @@ def test_every_ended_episode_is_summed_up_once(run):
 
 def test_bandits_hear_of_every_episode_of_the_blocks_that_were_read(run):
     records = blocks(run, 5)
-    lengths = np.asarray(run.state.member.meta.lengths)
+    lengths = np.asarray(run.state.run.meta.lengths)
     expected = [
-        record.round.summaries.length[t, stream]
+        record.iteration.summaries.length[t, stream]
         for record in records
-        for t, stream in np.argwhere(record.round.summaries.finished)
+        for t, stream in np.argwhere(record.iteration.summaries.finished)
     ]
     np.testing.assert_array_equal(lengths[~np.isnan(lengths)], expected[-100:])
 
 
 def test_bandits_hear_of_more_episodes_than_fit_one_call(run):
     (record,) = blocks(run, 1)
-    shape = record.round.summaries.finished.shape
+    shape = record.iteration.summaries.finished.shape
     assert UPDATE_CHUNK < np.prod(shape) < 2 * UPDATE_CHUNK
     lengths = np.arange(1, np.prod(shape) + 1, dtype=np.int32).reshape(shape)
-    summaries = record.round.summaries._replace(
+    summaries = record.iteration.summaries._replace(
         finished=np.ones(shape, bool), length=lengths
     )
-    meta = jax.tree.map(jnp.copy, run.state.member.meta)
+    meta = jax.tree.map(jnp.copy, run.state.run.meta)
     for choices, length in zip(
-        record.round.choices.reshape(-1, 3), lengths.flat, strict=True
+        record.iteration.choices.reshape(-1, 3), lengths.flat, strict=True
     ):
         episode = Episodes(jnp.asarray(choices)[None], jnp.zeros(1), jnp.array([length]))
-        meta = run.parts.meta.update(meta, episode, jnp.ones(1, bool))
+        meta = run.agent.meta.update(meta, episode, jnp.ones(1, bool))
     zeros = np.zeros(shape, np.float32)
-    run.feed(record.round._replace(summaries=summaries._replace(episode_return=zeros)))
-    for ours, theirs in zip(
-        *map(jax.tree.leaves, (run.state.member.meta, meta)), strict=True
-    ):
+    run._update_bandits(
+        record.iteration._replace(summaries=summaries._replace(episode_return=zeros))
+    )
+    for ours, theirs in zip(*map(jax.tree.leaves, (run.state.run.meta, meta)), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
@@ -227,7 +228,7 @@ def test_the_replay_ratio_is_exact(run):
     owed = TINY.replay.ratio * paid[-1] * GROUPS * SIZE
     replayed = records[-1].updates * TINY.learning.batch_size
     assert 0 <= owed - replayed < TINY.learning.batch_size
-    learner = run.state.member.learner
+    learner = run.state.run.learner
     assert int(learner.updates) + int(learner.skipped.total) == run.updates
     assert not int(learner.skipped.total)
 
@@ -239,7 +240,7 @@ def test_the_evaluator_is_recorded_and_nowhere_else(run):
     # Episode n of the first begins with step 7 n, in blocks of 8 steps.
     began = sorted(e.began for e in evaluations if e.length == 7)
     assert began == [7 * n // LENGTH for n in range(11)]
-    batch = jax.device_get(run.draw())
+    batch = jax.device_get(run.sample())
     assert batch.steps.observation[:, :, :7].max() < GROUPS * SIZE
     assert np.max(run.state.block.frames[:, :, :7]) < GROUPS * SIZE
 
@@ -307,7 +308,7 @@ def test_a_group_is_sent_off_before_it_is_wanted(groups):
 
 def test_actors_pull_parameters_when_it_is_time(run):
     def pulled() -> bool:
-        policy, learner = run.state.member.policy, run.state.member.learner
+        policy, learner = run.state.run.policy, run.state.run.learner
         return bool(
             jnp.all(policy.q_function.network.post.weight == learner.network.post.weight)
         )
@@ -318,7 +319,7 @@ def test_actors_pull_parameters_when_it_is_time(run):
     assert [block for block, newest in seen if newest and block > 3] == [5, 7]
 
 
-def iter_until(run: HostedRun, count: int):
+def iter_until(run: HostedLoop, count: int):
     for record in run:
         yield record
         if record.block + 1 == count:
@@ -355,23 +356,26 @@ def test_emulators_get_the_actions_that_the_block_holds():
         sent = np.stack(told[number].actions[(count - 1) * LENGTH : count * LENGTH - 1])
         np.testing.assert_array_equal(steps.action[:-1, columns], sent)
         fresh.close()
-    first = jax.device_get(run.state.member.learner.network)
+    first = jax.device_get(run.state.run.learner.network)
     run.release()
     again = [Told(group) for group in start()]
     run.groups = again
     run.start(individual(0))
     blocks(run, count - 1)
-    second = jax.device_get(run.state.member.learner.network)
+    second = jax.device_get(run.state.run.learner.network)
     assert jax.tree.all(jax.tree.map(np.array_equal, first, second))
     for group in [*told, *again]:
         group.close()
 
 
+def packed(timestep: Timestep):
+    rest = jnp.asarray(pack_timestep(timestep))
+    return jnp.asarray(timestep.observation), rest
+
+
 def test_a_timestep_survives_packing():
     timestep = Drawn([0, 1, 2]).shown(35)
-    again = unpack_timestep(
-        jnp.asarray(timestep.observation), jnp.asarray(pack_timestep(timestep))
-    )
+    again = unpack_timestep(*packed(timestep))
     for ours, theirs in zip(again, timestep, strict=True):
         np.testing.assert_array_equal(ours, theirs)
         assert ours.dtype == theirs.dtype
@@ -381,7 +385,7 @@ def test_episodes_are_played_by_the_parameters_they_began_with():
     old, new = (make_q_function(TINY, Drawn.spec, 1, jax.random.key(i)) for i in (0, 1))
     timestep = Drawn([0, 1]).shown(5)  # stream 0 starts anew
     assert timestep.is_first.tolist() == [True, False]
-    _, playing = play(new, jax.tree.map(jnp.asarray, timestep), begin_playing(old, 2))
+    _, playing = play(new, packed(timestep), begin_playing(old, 2))
     for parameters, ours, theirs in zip(
         *map(jax.tree.leaves, (playing.q_functions, new, old)), strict=True
     ):
@@ -399,7 +403,7 @@ def test_the_evaluator_plays_what_the_network_likes_best():
     for step in range(12):
         timestep = drawn.shown(step)._replace(reward=np.float32([step, -step]))
         shown.append(jax.tree.map(jnp.asarray, timestep))
-        chosen, playing = play(q_function, shown[-1], playing)
+        chosen, playing = play(q_function, packed(timestep), playing)
         actions.append(np.asarray(chosen))
     assert len({tuple(chosen) for chosen in actions}) > 3
     before = [np.zeros(2, np.int32), *actions[:-1]]

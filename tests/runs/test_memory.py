@@ -10,14 +10,13 @@ from sidequest.environments.base import EnvironmentSpec
 from sidequest.errors import ConfigError
 from sidequest.replay.replay import ReplayState
 from sidequest.runs import memory
-from sidequest.runs.assembly import assemble
+from sidequest.runs.build import RunState, build_agent
 from sidequest.runs.memory import (
     describe_replay,
     refuse_too_large,
     replay_memory,
     tiled,
 )
-from sidequest.runs.state import Member
 from sidequest.switching.variants import parse
 
 ATARI = EnvironmentSpec("made up", (210, 160, 3), np.dtype(np.uint8), 18, maximum=255.0)
@@ -66,7 +65,7 @@ def test_replay_gets_what_the_device_has_left(device):
 
 def test_the_rest_of_the_agent_is_counted(device):
     device.stats = {"bytes_limit": 112 * GB}
-    parts = assemble(PAPER, ATARI, [PLAIN], tiled(60 * GB))
+    parts = build_agent(PAPER, ATARI, [PLAIN], tiled(60 * GB))
     learner = jax.eval_shape(parts.learner.init, jax.random.key(0))
     learner = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(learner))
     observations = 833 * 120 * 40  # 833 whole blocks
@@ -124,7 +123,7 @@ def test_too_little_is_refused_with_what_to_do(device):
     ],
 )
 def test_how_many_observations_that_is(given, text):
-    agent = assemble(PAPER, ATARI, [PLAIN], tiled(given))
+    agent = build_agent(PAPER, ATARI, [PLAIN], tiled(given))
     measured = " at the measured 7.1 to 12 kB each"
     assert describe_replay(agent, given) == f"replay may take {text}{measured}"
 
@@ -140,7 +139,7 @@ def gigabytes(number):
 
 # A run of 4 GB, of which 3 GB are replay.
 REPLAY = made_of(ReplayState, contents=gigabytes(3))
-STATE = made_of(Member, learner=gigabytes(1), replay=REPLAY)
+STATE = made_of(RunState, learner=gigabytes(1), replay=REPLAY)
 
 
 def give(monkeypatch, host, device=None):

@@ -14,9 +14,9 @@ import pytest
 from sidequest.config import change
 from sidequest.environments import probes
 from sidequest.runs import ondevice
-from sidequest.runs.members import devices_for, on_all, rows_of
-from sidequest.runs.pace import Pace
-from tests.runs.tiny import TINY, arrays, at, make_agent, stack
+from sidequest.runs.build import Pace
+from sidequest.runs.ondevice import make_mesh, map_runs, split_runs
+from tests.runs.tiny import TINY, arrays, at, make_loop, stack
 
 ROUNDS = 9
 HEADS = "XI-intra(2,informed:variance,p*,X)"  # decides the heads, and so the program
@@ -44,20 +44,20 @@ CONFIG = change(
 
 
 @pytest.fixture(scope="module")
-def agent():
-    return make_agent(GAME, HEADS, config=CONFIG)
+def loop():
+    return make_loop(GAME, HEADS, config=CONFIG)
 
 
 @pytest.fixture(scope="module")
-def individuals(agent):
-    return [agent.individual(*member) for member in MEMBERS]
+def individuals(loop):
+    return [loop.arrays(*member) for member in MEMBERS]
 
 
 @pytest.fixture(scope="module")
-def alone(agent, individuals):
+def alone(loop, individuals):
     """Each member by itself, a round at a time: its states and its records."""
-    init = jax.jit(agent.loop.init)
-    one = jax.jit(lambda member, block: agent.loop.rounds(member, block, 1))
+    init = jax.jit(loop.init)
+    one = jax.jit(lambda member, block: loop.iterate(member, block, 1))
     lives = []
     for individual in individuals:
         members, records = [init(individual)], []
@@ -70,13 +70,13 @@ def alone(agent, individuals):
 
 
 @pytest.fixture(scope="module")
-def together(agent, individuals):
+def together(loop, individuals):
     """All members side by side, all rounds in one scan."""
 
     @jax.jit
     def run(individuals):
-        members = jax.vmap(agent.loop.init)(individuals)
-        rounds = functools.partial(agent.loop.rounds, count=ROUNDS)
+        members = jax.vmap(loop.init)(individuals)
+        rounds = functools.partial(loop.iterate, count=ROUNDS)
         return jax.vmap(rounds, (0, None))(members, jnp.int32(0))
 
     return run(stack(individuals))
@@ -105,17 +105,17 @@ def test_a_population_is_its_members_alone_and_a_scan_its_rounds(alone, together
 
 
 @pytest.fixture
-def in_turn(agent):
+def in_turn(loop):
     """Any number of members as `train` runs them on a CPU, optimised as there."""
 
     def rounds(member, block):
-        return agent.loop.rounds(member, block, ROUNDS)
+        return loop.iterate(member, block, ROUNDS)
 
     def run(individuals):
-        mesh = devices_for(len(individuals))
-        init = jax.jit(on_all(mesh, agent.loop.init))
-        play = jax.jit(on_all(mesh, rounds, shared=1))
-        rows = rows_of(mesh, stack(individuals))
+        mesh = make_mesh(len(individuals), sharded=len(individuals) > 1)
+        init = jax.jit(map_runs(mesh, loop.init))
+        play = jax.jit(map_runs(mesh, rounds, shared=1))
+        rows = split_runs(mesh, stack(individuals))
         done = [arrays(play(init(row), jnp.int32(0))) for row in rows]
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *done)
 
@@ -146,8 +146,8 @@ def test_members_differ(together):
         assert any((x != y).any() for x, y in leaves)
 
 
-def test_updates_are_made_as_often_as_the_ratio_says(agent, alone):
-    assert agent.pace == Pace(numerator=15, denominator=16, warm_up=4, pull_every=2)
+def test_updates_are_made_as_often_as_the_ratio_says(loop, alone):
+    assert loop.agent.pace == Pace(numerator=15, denominator=16, warm_up=4, sync_every=2)
     for members, records in alone:
         made = [int(member.learner.updates) for member in members]
         # None while it warms up, then 15 in 16 blocks, rounded down, and no burst.
@@ -157,14 +157,14 @@ def test_updates_are_made_as_often_as_the_ratio_says(agent, alone):
         np.testing.assert_array_equal(~np.isnan(records.metrics.loss), had_one)
 
 
-def test_actors_pull_at_their_interval_only(agent, alone):
+def test_actors_pull_at_their_interval_only(loop, alone):
     members, _ = alone[0]
     for block, (before, after) in enumerate(zip(members[:-1], members[1:], strict=True)):
         pulled, kept = arrays((after.policy, before.policy))
         if block % 2 == 1:
             newest = arrays((after.learner.q_function, after.learner.scale))
             jax.tree.map(np.testing.assert_array_equal, pulled[:2], newest)
-            arms = agent.parts.meta.arm_probabilities(after.meta)
+            arms = loop.agent.meta.arm_probabilities(after.meta)
             close = functools.partial(np.testing.assert_allclose, rtol=1e-6)
             close(pulled.arms.probabilities, arms.probabilities)
         else:
@@ -174,7 +174,7 @@ def test_actors_pull_at_their_interval_only(agent, alone):
     assert (first.network.post.weight != last.network.post.weight).any()
 
 
-def test_bandits_are_fed_every_episode_once_in_order_with_its_return(agent, alone):
+def test_bandits_are_fed_every_episode_once_in_order_with_its_return(loop, alone):
     dimensions = {"start": 0, "exploit": 1, "explore": 2}
     for (members, records), adapted in zip(alone, ADAPTED, strict=True):
         record = arrays(records)
@@ -202,17 +202,17 @@ def test_returns_of_the_memory_probe_are_right(alone):
     assert (record.summaries.length[finished] == 8).all()
 
 
-def test_collecting_in_a_scan_is_stepping_by_hand(agent, alone):
+def test_collecting_in_a_scan_is_stepping_by_hand(loop, alone):
     members, _ = alone[0]
     member, key = members[3], jax.random.key(5)
-    collect = functools.partial(ondevice.collect, agent.parts, GAME)
+    collect = functools.partial(ondevice.collect, loop.agent, GAME)
     after, steps, records, core = jax.jit(collect)(key, member)
-    act, move = jax.jit(agent.parts.actor.act), jax.jit(GAME.step)
-    for b in range(agent.parts.streams):
+    act, move = jax.jit(loop.agent.actor.act), jax.jit(GAME.step)
+    for b in range(loop.agent.streams):
         actor, timestep = at(member.actors, b), at(member.timesteps, b)
         world = at(member.environments, b)
-        for t in range(agent.parts.block_length):
-            if t == agent.parts.replay.core_offset:
+        for t in range(loop.agent.block_length):
+            if t == loop.agent.replay.core_offset:
                 jax.tree.map(
                     functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6),
                     at(core, b),
@@ -237,7 +237,7 @@ def test_collecting_in_a_scan_is_stepping_by_hand(agent, alone):
         )
 
 
-def test_first_priorities_are_of_the_block_and_the_one_before(agent, alone):
+def test_first_priorities_are_of_the_block_and_the_one_before(loop, alone):
     members, _ = alone[0]
     replay = arrays(members[1].replay)
     assert not replay.priorities.any()  # one block makes no item
@@ -247,15 +247,15 @@ def test_first_priorities_are_of_the_block_and_the_one_before(agent, alone):
     assert (replay.priorities[1] > 1e-3).all()
 
 
-def test_novelty_and_twin_heads_take_part(agent, alone):
-    heads = [head.name for head in agent.parts.rules.heads]
+def test_novelty_and_twin_heads_take_part(loop, alone):
+    heads = [head.name for head in loop.agent.rules.heads]
     assert heads == ["extrinsic", "intrinsic", "twin"]
     members, records = alone[0]
     record = arrays(records)
     updated = ~np.isnan(record.metrics.loss)
     assert (record.metrics.intrinsic_reward[updated] > 0).all()
     assert (record.metrics.skipped[updated] == 0).all()
-    start, end = arrays((members[0].learner.novelty, members[-1].learner.novelty))
+    start, end = arrays((members[0].learner.rnd, members[-1].learner.rnd))
     assert (start.predictor.output.weight != end.predictor.output.weight).any()
     jax.tree.map(np.testing.assert_array_equal, start.target, end.target)
 
@@ -275,16 +275,16 @@ def test_devices_share_members_evenly():
     run_on_four_devices(
         """
 import jax, jax.numpy as jnp
-from sidequest.runs.members import devices_for, on_all, rows_of
+from sidequest.runs.ondevice import make_mesh, map_runs, split_runs
 
-assert [devices_for(members).size for members in (1, 3, 5, 8)] == [1, 3, 4, 4]
-assert devices_for(1, company=True).size == 2 and devices_for(3, company=False).size == 1
-mesh = devices_for(8)
-double = jax.jit(on_all(mesh, lambda x, y: {"sum": 2 * x + y}, shared=1))
-rows = [double(row, jnp.int32(1))["sum"] for row in rows_of(mesh, jnp.arange(8))]
+assert [make_mesh(runs, True).size for runs in (1, 3, 5, 8)] == [2, 3, 4, 4]
+assert [make_mesh(runs, False).size for runs in (1, 3)] == [1, 1]
+mesh = make_mesh(8, True)
+double = jax.jit(map_runs(mesh, lambda x, y: {"sum": 2 * x + y}, shared=1))
+rows = [double(row, jnp.int32(1))["sum"] for row in split_runs(mesh, jnp.arange(8))]
 assert [row.tolist() for row in rows] == [[1, 3, 5, 7], [9, 11, 13, 15]]
 assert len(rows[0].sharding.device_set) == 4
-filled = rows_of(mesh, jnp.arange(6))[1]
+filled = split_runs(mesh, jnp.arange(6))[1]
 assert filled.tolist() == [4, 5, 5, 5]
 """
     )
@@ -296,17 +296,17 @@ def test_a_population_on_four_devices_is_that_on_one(together, tmp_path):
         """
 import sys
 import jax, jax.numpy as jnp, numpy as np
-from sidequest.runs.members import devices_for, on_all, rows_of
+from sidequest.runs.ondevice import make_mesh, map_runs, split_runs
 from tests.runs.test_ondevice import CONFIG, GAME, HEADS, MEMBERS, ROUNDS
-from tests.runs.tiny import arrays, make_agent, stack
+from tests.runs.tiny import arrays, make_loop, stack
 
-agent = make_agent(GAME, HEADS, config=CONFIG)
+loop = make_loop(GAME, HEADS, config=CONFIG)
 
 def life(individual):
-    return agent.loop.rounds(agent.loop.init(individual), jnp.int32(0), ROUNDS)
+    return loop.iterate(loop.init(individual), jnp.int32(0), ROUNDS)
 
-population = stack([agent.individual(*member) for member in MEMBERS])
-members, records = jax.jit(on_all(devices_for(4), life))(population)
+population = stack([loop.arrays(*member) for member in MEMBERS])
+members, records = jax.jit(map_runs(make_mesh(4, True), life))(population)
 assert len(members.learner.updates.sharding.device_set) == 4
 np.savez(sys.argv[1], *jax.tree.leaves(arrays((members, records))))
 """,
@@ -318,9 +318,12 @@ np.savez(sys.argv[1], *jax.tree.leaves(arrays((members, records))))
 
 
 def run_on_four_devices(program, *arguments):
-    flags = os.environ["XLA_FLAGS"] + " --xla_force_host_platform_device_count=4"
+    flags = (
+        "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0 "
+        "--xla_llvm_disable_expensive_passes=true"
+    )
     subprocess.run(
         [sys.executable, "-c", program, *arguments],
-        env=os.environ | {"XLA_FLAGS": flags},
+        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
         check=True,
     )

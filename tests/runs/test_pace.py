@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sidequest.config import PAPER, SMALL, change
-from sidequest.runs.pace import Pace, pace_of, shifted
+from sidequest.runs.build import Pace, make_pace
 from tests.runs.tiny import TINY
 
 
@@ -24,7 +24,7 @@ def test_the_replay_ratio_is_exact(streams, ratio, batch):
             "replay.warm_up": 30 * streams,
         },
     )
-    pace = pace_of(config)
+    pace = make_pace(config)
     assert pace.warm_up == 4  # 30 steps of 8
     due = np.asarray(jax.vmap(pace.due)(jnp.arange(40_000)))
     assert not due[:4].any()
@@ -39,25 +39,25 @@ def test_the_replay_ratio_is_exact(streams, ratio, batch):
 
 def test_pace_by_hand():
     # 1 * 120 / 64 = 15 / 8;  200,000 / 4,800 = 41.7;  400 / 40
-    assert pace_of(PAPER) == Pace(15, 8, 42, 10)
+    assert make_pace(PAPER) == Pace(15, 8, 42, 10)
     # 2 * 16 / 16;  5,000 / 320 = 15.6;  20 / 20
-    assert pace_of(SMALL) == Pace(2, 1, 16, 1)
+    assert make_pace(SMALL) == Pace(2, 1, 16, 1)
     # However early learning may start, an item needs its blocks: two, and the prefix's.
     for prefix, blocks in [(0, 2), (1, 3), (8, 3), (9, 4), (33, 7)]:
-        pace = pace_of(change(TINY, **{"replay.prefix": prefix, "replay.ratio": 2.0}))
+        pace = make_pace(change(TINY, **{"replay.prefix": prefix, "replay.ratio": 2.0}))
         due = [int(pace.due(jnp.int32(block))) for block in range(blocks)]
         assert due == [0] * (blocks - 1) + [1]
 
 
 def test_the_host_counts_as_the_device_does():
-    pace = pace_of(TINY)._replace(numerator=3, denominator=7, warm_up=4)
+    pace = make_pace(TINY)._replace(numerator=3, denominator=7, warm_up=4)
     for block in range(30):
         assert pace.due(block) == int(pace.due(jnp.int32(block)))
 
 
 def test_the_pace_is_shifted_by_the_blocks_before():
-    pace = pace_of(TINY)._replace(numerator=3, denominator=2, warm_up=4)
-    due = [shifted(pace, 10).due(block) for block in range(24)]
+    pace = make_pace(TINY)._replace(numerator=3, denominator=2, warm_up=4)
+    due = [pace.after_empty_replay(10).due(block) for block in range(24)]
     assert sum(due[:14]) == 0
     assert due[14:] == [pace.due(block) for block in range(4, 14)]
     assert max(due) == 2

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sidequest.runs.packing import pack
+from sidequest.runs.hosted_device import pack
 
 TREE = {
     "count": jnp.array([[2**31 - 1], [-(2**24) - 1]], jnp.int32),

@@ -16,10 +16,9 @@ from sidequest.agent.rnd import RND, RNDState
 from sidequest.config import change
 from sidequest.environments import probes
 from sidequest.environments.base import CompiledEnvironment
-from sidequest.runs import assembly
-from sidequest.runs.ondevice import make_loop
+from sidequest.runs import build
 from tests.agent.batches import unroll_one
-from tests.runs.tiny import TINY, at, make_agent
+from tests.runs.tiny import TINY, at, make_loop
 
 pytestmark = pytest.mark.usefixtures("optimised")
 
@@ -71,14 +70,14 @@ def one_of(environments, index) -> CompiledEnvironment:
 def learn(names, variant, config) -> dict:
     """Trains an agent with this variant's heads on each probe; returns their networks."""
     environments = [probes.PROBES[name]().environment for name in names]
-    agent = make_agent(one_of(environments, 0), variant, config=config)
-    individual = agent.individual(BEHAVIOUR, 0)
+    loop = make_loop(one_of(environments, 0), variant, config=config)
+    arrays = loop.arrays(BEHAVIOUR, 0)
 
     @jax.jit
     @jax.vmap
     def life(index):
-        loop = make_loop(agent.parts, one_of(environments, index), agent.pace)
-        member, _ = loop.rounds(loop.init(individual), jnp.int32(0), ROUNDS)
+        own = loop._replace(environment=one_of(environments, index))
+        member, _ = own.iterate(own.init(arrays), jnp.int32(0), ROUNDS)
         return member.learner
 
     learner = life(jnp.arange(len(names)))
@@ -127,7 +126,7 @@ def crippled():
     names = ["probe:two_step", "probe:memory_1", "probe:memory_2", "probe:time_limit"]
     changes = {"network.recurrent": False, "learning.timeout_is_terminal": True}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assembly, "rnd_of", lambda config, spec: ONE_EACH)
+        patch.setattr(build, "_make_rnd", lambda config, spec: ONE_EACH)
         variant = "XI-intra(1,informed:variance,0.3,G)"
         return learn(names, variant, change(CONFIG, **changes))
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from sidequest.agent.learner import Metrics
 from sidequest.records import TABLES
-from sidequest.runs.rounds import RoundRecord
+from sidequest.runs.build import IterationRecord
 from sidequest.runs.tables import (
     Clock,
     RunLog,
@@ -34,7 +34,7 @@ def record(rounds, length, streams, **fields):
         probabilities=None,
         **dict.fromkeys(("modes", "signals", "rewards", "is_first"), zeros[..., 0]),
     )
-    return RoundRecord(**(start | fields))
+    return IterationRecord(**(start | fields))
 
 
 def test_an_episode_is_a_row_with_the_frames_at_its_end():

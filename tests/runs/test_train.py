@@ -14,9 +14,8 @@ from sidequest.config import change, from_dict
 from sidequest.environments import registry
 from sidequest.records import read_run, read_table
 from sidequest.runs import checkpoint, trainer
-from sidequest.runs.assembly import make_network
+from sidequest.runs.build import EVALUATION, make_q_function
 from sidequest.runs.evaluation import make_evaluator
-from sidequest.runs.keys import EVALUATION
 from sidequest.runs.spec import RunSpec, folder_name
 from sidequest.switching.variants import parse
 from tests.runs.tiny import TINY, bargains
@@ -106,7 +105,7 @@ def test_the_run_file_says_what_was_run(trained):
     assert said["finished"] and said["seconds"] > 0
     assert said["frames_done"] == 3 * CHUNK
     assert said["pace"] == {
-        **{"numerator": 1, "denominator": 1, "warm_up": 2, "pull_every": 1}
+        **{"numerator": 1, "denominator": 1, "warm_up": 2, "sync_every": 1}
     }
     assert {"versions", "python", "platform", "command", "started"} <= set(said)
 
@@ -177,7 +176,7 @@ def test_parameters_load_and_play_as_before(trained):
     folder, _ = trained
     environment = bargains()
     like = jax.eval_shape(
-        lambda: make_network(CONFIG, environment.spec, 1, jax.random.key(0))
+        lambda: make_q_function(CONFIG, environment.spec, 1, jax.random.key(0))
     )
     evaluate = jax.jit(make_evaluator(environment, 6))
     for name, seed in SEEDS.items():
@@ -200,7 +199,7 @@ def test_parameters_of_another_network_are_refused(trained):
     ]:
         config = change(CONFIG, **changes)
         like = jax.eval_shape(
-            functools.partial(make_network, config, spec, heads), jax.random.key(0)
+            functools.partial(make_q_function, config, spec, heads), jax.random.key(0)
         )
         with pytest.raises(ValueError, match=message):
             checkpoint.load(path, like)

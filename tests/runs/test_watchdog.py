@@ -3,12 +3,12 @@
 import threading
 import time
 
-from sidequest.runs.watchdog import Watchdog
+from sidequest.runs.emulators import Watchdog
 
 
 def test_a_call_that_does_not_return():
     gave_up = threading.Event()
-    dog = Watchdog(gave_up.set, looks=3, seconds=0.01)
+    dog = Watchdog(gave_up.set, checks=3, seconds=0.01)
     dog.begin()
     assert gave_up.wait(10)
     dog.close()
@@ -16,7 +16,7 @@ def test_a_call_that_does_not_return():
 
 def test_many_calls_and_none_at_all():
     gave_up = threading.Event()
-    dog = Watchdog(gave_up.set, looks=20, seconds=0.01)
+    dog = Watchdog(gave_up.set, checks=20, seconds=0.01)
     end = time.monotonic() + 0.5
     while time.monotonic() < end:  # always waiting, but never for the same call
         dog.begin()

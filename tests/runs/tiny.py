@@ -12,10 +12,8 @@ from sidequest.environments.base import (
     EnvironmentSpec,
     auto_reset,
 )
-from sidequest.runs.assembly import Parts, assemble
-from sidequest.runs.ondevice import Loop, make_loop
-from sidequest.runs.pace import Pace, pace_of
-from sidequest.runs.state import Individual, individual_of
+from sidequest.runs import ondevice
+from sidequest.runs.build import Agent, RunArrays, build_agent, run_arrays
 from sidequest.switching.variants import Variant, parse
 
 TINY = change(
@@ -71,24 +69,27 @@ def bargains() -> CompiledEnvironment:
     return auto_reset(reset, step, spec)
 
 
-class Agent(NamedTuple):
-    """A config with all that follows from it."""
+class Loop(NamedTuple):
+    """The compiled loop of an agent on an environment."""
 
-    config: Config
-    parts: Parts
-    pace: Pace
-    loop: Loop
+    agent: Agent
+    environment: CompiledEnvironment
 
-    def individual(self, variant: Variant | str, seed: int) -> Individual:
-        return individual_of(parse(variant), seed, self.parts, self.config)
+    def arrays(self, variant: Variant | str, seed: int) -> RunArrays:
+        return run_arrays(parse(variant), seed, self.agent)
+
+    def init(self, arrays: RunArrays):
+        return ondevice.init_state(self.agent, self.environment, arrays)
+
+    def iterate(self, state, block, count: int):
+        return ondevice.iterate(self.agent, self.environment, state, block, count)
 
 
-def make_agent(
+def make_loop(
     environment: CompiledEnvironment, *variants: str, config: Config = TINY
-) -> Agent:
-    parts = assemble(config, environment.spec, [parse(name) for name in variants])
-    pace = pace_of(config)
-    return Agent(config, parts, pace, make_loop(parts, environment, pace))
+) -> Loop:
+    variants = [parse(name) for name in variants]
+    return Loop(build_agent(config, environment.spec, variants), environment)
 
 
 def stack(trees):

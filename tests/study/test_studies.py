@@ -8,7 +8,7 @@ import pytest
 from sidequest.config import PAPER, SMALL_FRAMES, change, check
 from sidequest.environments import registry
 from sidequest.errors import ConfigError, UnknownStudy, VariantError
-from sidequest.runs.assembly import assemble
+from sidequest.runs.build import build_agent
 from sidequest.study.studies import STUDIES, Grid, Study, find, jobs_of, narrow
 from sidequest.switching.variants import parse
 
@@ -174,7 +174,7 @@ def test_test_sizes_keep_all_variants():
 def test_a_tiny_agent_can_be_put_together():
     job = jobs_of(find("paper/fig8/tiny"))[1]
     spec = registry.make(job.spec.game).spec
-    assert assemble(job.spec.config, spec, [job.spec.variant]).streams == 8
+    assert build_agent(job.spec.config, spec, [job.spec.variant]).streams == 8
 
 
 def test_an_unknown_name_gives_the_nearest():

@@ -1,0 +1,403 @@
+"""From settings to an agent, and the state of a run of it; the same in both runtimes.
+
+`ondevice` carries a `RunState` through a compiled loop; `hosted_device` keeps it on the
+device while emulators play on the host, with actors packed and without environments.
+
+Each purpose has random keys of its own:
+
+    key(seed)  ->  fold_in(key, PURPOSE)  ->  fold_in(that, number of the block, step, ...)
+
+`split(key, n)[i]` equals `fold_in(key, i)` in JAX, so a key is either split or folded, and
+numbers are folded in below a purpose only: otherwise two keys could coincide.
+"""
+
+import functools
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from sidequest.agent.actor import Actor, Policy, make_actor
+from sidequest.agent.convolutions import ConvolutionShape, ObservationSpec, is_image
+from sidequest.agent.learner import Learner, LearnerState, Metrics, make_learner
+from sidequest.agent.losses import Rules, Step
+from sidequest.agent.modes import Modes, make_heads, modes_of
+from sidequest.agent.networks import QFunction, RecurrentQNetwork
+from sidequest.agent.rnd import RND, make_rnd
+from sidequest.config import Config, SwitchingConfig
+from sidequest.environments.base import EnvironmentSpec
+from sidequest.replay.replay import TRAINED_BLOCKS, Replay, ReplayState, make_replay
+from sidequest.replay.store import MakeStore, raw_store
+from sidequest.switching import bandits
+from sidequest.switching.controllers import make_controller
+from sidequest.switching.metacontroller import (
+    MetaController,
+    MetaState,
+    VariantArrays,
+    make_metacontroller,
+    variant_arrays,
+)
+from sidequest.switching.triggers import SIGNALS, value_promise
+from sidequest.switching.variants import ArmSets, Variant
+from sidequest.types import EpisodeSummary, Key, Timestep
+
+BEGIN = 0xBE61
+"""Parameters, first states of environments and actors."""
+ITERATIONS = 0x4070
+"""Acting, stepping and sampling of a compiled loop, by block."""
+GROUP_STEPS, SAMPLES = 0x5717, 0xD1A3
+"""Acting by group step, and sampling by update, of a hosted run."""
+EVALUATION = 0xE7A1
+RESETS, STEPS, ACTS = 0x4E5E, 0x57E9, 0xAC75
+"""For an episode that is watched."""
+
+Count = TypeVar("Count", int, Array)
+"""A number on the host, or within a compiled program."""
+
+
+class Pace(NamedTuple):
+    """When updates are due: `numerator` of them in every `denominator` blocks."""
+
+    numerator: int
+    denominator: int
+    warm_up: int
+    """Blocks before learning starts."""
+    sync_every: int
+    """Blocks between two copies of the newest parameters to the actors."""
+
+    def due(self, block: Count) -> Count:
+        """Returns how many updates belong after this block; exact over time."""
+        return self._until(block + 1) - self._until(block)
+
+    def is_sync_due(self, block: Count):
+        """Returns whether actors get the newest parameters after this block."""
+        return block % self.sync_every == self.sync_every - 1
+
+    def after_empty_replay(self, blocks: int) -> "Pace":
+        """Returns the pace of a run whose replay is empty after so many blocks.
+
+        Learning waits for as many blocks as at the start of a run, and no updates are made
+        up for them:
+
+            updates until block n  =  max(n - blocks - warm_up, 0) * numerator / denominator
+        """
+        return self._replace(warm_up=blocks + self.warm_up)
+
+    def _until(self, blocks: Count) -> Count:
+        past_warm_up = (blocks > self.warm_up) * (blocks - self.warm_up)
+        return past_warm_up * self.numerator // self.denominator
+
+
+def make_pace(config: Config) -> Pace:
+    """Returns the pace: a block adds a sequence per stream, each replayed `ratio` times."""
+    acting, replay = config.acting, config.replay
+    ratio = Fraction(replay.ratio).limit_denominator(1_000)
+    updates = ratio * acting.streams / config.learning.batch_size
+    return Pace(
+        numerator=updates.numerator,
+        denominator=updates.denominator,
+        # An item is complete with the last of its blocks.
+        warm_up=max(
+            -(-replay.prefix // replay.block_length) + TRAINED_BLOCKS - 1,
+            -(-replay.warm_up // (acting.streams * replay.block_length)),
+        ),
+        sync_every=max(1, acting.pull_interval // replay.block_length),
+    )
+
+
+class Agent(NamedTuple):
+    """An agent for one game and one set of heads; nothing in it depends on a seed."""
+
+    heads: tuple[str, ...]
+    arms: ArmSets
+    rules: Rules
+    actor: Actor
+    learner: Learner
+    replay: Replay
+    meta: MetaController
+    pace: Pace
+    step_example: Step
+    """One stored step of one environment, for its shapes."""
+    streams: int
+    block_length: int
+    batch_size: int
+
+
+def build_agent(
+    config: Config,
+    spec: EnvironmentSpec,
+    variants: Sequence[Variant],
+    store: MakeStore = raw_store,
+) -> Agent:
+    """Builds an agent that plays `spec` by any of these variants, which share their heads.
+
+    Raises:
+        ValueError: If the variants need different heads, or sizes do not go together.
+    """
+    needed = {variant.heads for variant in variants}
+    if len(needed) > 1:
+        listed = "; ".join(f"{variant}: {', '.join(variant.heads)}" for variant in variants)
+        raise ValueError(
+            f"these variants need different heads, so run them apart: {listed}"
+        )
+    learning, replay, switching = config.learning, config.replay, config.switching
+    heads = make_heads(
+        needed.pop(),
+        discount=learning.discount,
+        short_discount=learning.short_discount,
+        cut_traces=learning.watkins,
+    )
+    names = tuple(head.name for head in heads)
+    rules = Rules(
+        heads=heads,
+        prefix=replay.prefix,
+        n_step=learning.n_step,
+        timeout_is_terminal=learning.timeout_is_terminal,
+        priority_mix=learning.priority_mix,
+        normalise_inputs=learning.normalise_inputs,
+        normalise_values=learning.normalise_values,
+    )
+    network = functools.partial(make_network, config, spec, len(heads))
+    core = jax.eval_shape(lambda: network(jax.random.key(0)).initial_state())
+    example, arms = _step_example(spec), make_arms(switching)
+    return Agent(
+        heads=names,
+        arms=arms,
+        rules=rules,
+        actor=make_actor(make_switching(switching), names, discount=learning.discount),
+        learner=make_learner(
+            network,
+            make_optimiser(config),
+            rules,
+            target_interval=learning.target_interval,
+            rnd=_make_rnd(config, spec) if "intrinsic" in names else None,
+        ),
+        replay=make_replay(
+            example,
+            core,
+            streams=config.acting.streams,
+            capacity=replay.capacity,
+            block_length=replay.block_length,
+            prefix=replay.prefix,
+            priority_exponent=replay.priority_exponent,
+            importance_exponent=replay.importance_exponent,
+            store=store,
+        ),
+        meta=make_metacontroller(_bandit_factory(switching), arms),
+        pace=make_pace(config),
+        step_example=example,
+        streams=config.acting.streams,
+        block_length=replay.block_length,
+        batch_size=learning.batch_size,
+    )
+
+
+def make_network(
+    config: Config, spec: EnvironmentSpec, heads: int, key: Key
+) -> RecurrentQNetwork:
+    """Returns a fresh network for a game."""
+    network = config.network
+    return RecurrentQNetwork(
+        key,
+        _observation_spec(spec),
+        spec.num_actions,
+        heads,
+        convolutions=_convolutions(network, spec),
+        torso_units=(network.pre_units,),
+        core_units=network.core_units,
+        post_units=network.post_units,
+        head_units=network.head_units,
+        compute_dtype=_compute_dtype(config),
+        scan_unroll=network.scan_unroll,
+        recurrent=network.recurrent,
+    )
+
+
+def make_q_function(
+    config: Config, spec: EnvironmentSpec, heads: int, key: Key
+) -> QFunction:
+    """Returns a fresh network that normalises nothing yet."""
+    network = make_network(config, spec, heads, key)
+    return QFunction(network, network.identity_normalisation())
+
+
+def make_optimiser(config: Config) -> optax.GradientTransformation:
+    """Returns Adam with clipped gradients."""
+    learning = config.learning
+    return optax.chain(
+        optax.clip_by_global_norm(learning.clip_norm),
+        optax.adam(
+            learning.learning_rate,
+            b1=learning.adam_b1,
+            b2=learning.adam_b2,
+            eps=learning.adam_epsilon,
+        ),
+    )
+
+
+def make_switching(switching: SwitchingConfig):
+    """Returns the controller with the paper's signals."""
+    signals = SIGNALS | {"informed": value_promise(switching.promise_horizon)}
+    return make_controller(signals, switching.rule)
+
+
+def make_arms(switching: SwitchingConfig) -> ArmSets:
+    """Returns the arms that bandits choose from."""
+    return ArmSets(switching.explore_arms, switching.exploit_arms, switching.rate_arms)
+
+
+def _bandit_factory(switching: SwitchingConfig):
+    """Returns a function from the number of arms to a bandit."""
+    if switching.bandit == "ucb":
+        return lambda arms: bandits.ucb(arms, switching.window or 160)
+    return lambda arms: bandits.proportional(arms, switching.window or "adaptive")
+
+
+def _make_rnd(config: Config, spec: EnvironmentSpec) -> RND:
+    settings = config.novelty
+    return make_rnd(
+        _observation_spec(spec),
+        make_optimiser(config),
+        convolutions=_convolutions(settings, spec),
+        downsampling=settings.downsampling,
+        units=settings.units,
+        compute_dtype=_compute_dtype(config),
+    )
+
+
+def _observation_spec(spec: EnvironmentSpec) -> ObservationSpec:
+    return ObservationSpec(spec.observation_shape, spec.maximum, spec.categories)
+
+
+def _convolutions(settings, spec: EnvironmentSpec) -> tuple[ConvolutionShape, ...]:
+    """Returns the torso's convolutions; none unless observations are images."""
+    if not is_image(_observation_spec(spec)):
+        return ()
+    layers = zip(settings.channels, settings.kernels, settings.strides, strict=True)
+    return tuple(ConvolutionShape(*layer) for layer in layers)
+
+
+def _compute_dtype(config: Config) -> str:
+    """Returns the type that convolutions and matrix products are computed in."""
+    if config.network.dtype != "auto":
+        return config.network.dtype
+    return "float32" if jax.default_backend() == "cpu" else "bfloat16"
+
+
+def _step_example(spec: EnvironmentSpec) -> Step:
+    integer, number, flag = jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.zeros((), bool)
+    return Step(
+        observation=np.zeros(spec.observation_shape, spec.observation_dtype),
+        previous_action=integer,
+        reward=number,
+        terminated=flag,
+        truncated=flag,
+        is_first=flag,
+        action=integer,
+    )
+
+
+class RunArrays(NamedTuple):
+    """What sets one run of a population apart: its seed and its variant, as arrays."""
+
+    key: Key
+    variant: VariantArrays
+    modes: Modes
+
+
+def run_arrays(variant: Variant, seed: int, agent: Agent) -> RunArrays:
+    """Returns the arrays of one run."""
+    return RunArrays(
+        key=jax.random.key(seed),
+        variant=variant_arrays(variant, agent.arms),
+        modes=modes_of(variant, agent.heads),
+    )
+
+
+class Tail(NamedTuple):
+    """The part of the last block that the first priorities of the next items need."""
+
+    steps: Step
+    """[L, B], without observations."""
+    q_taken: Float[Array, "L B"]
+    values: Float[Array, "L B"]
+
+
+def empty_tail(agent: Agent) -> Tail:
+    """Returns the tail before the first block."""
+    shape = agent.block_length, agent.streams
+    zeros = jnp.zeros(shape)
+    steps = jax.tree.map(
+        lambda leaf: jnp.zeros((*shape, *leaf.shape), leaf.dtype),
+        agent.step_example._replace(observation=None),
+    )
+    return Tail(steps, zeros, zeros)
+
+
+class RunState(NamedTuple):
+    """All of a run's state between two iterations."""
+
+    key: Key
+    environments: Any
+    timesteps: Timestep
+    """[B]: what the actors have yet to act on."""
+    actors: Any
+    """[B]: an `ActorState`; in a hosted run packed."""
+    policy: Policy
+    """What the actors act by: parameters, scales and arms as of the last sync."""
+    learner: LearnerState
+    meta: MetaState
+    replay: ReplayState
+    tail: Tail
+
+
+class IterationRecord(NamedTuple):
+    """What one iteration of a run leaves behind for the tables."""
+
+    summaries: EpisodeSummary
+    """[L, B]; read only where `finished`."""
+    choices: Int[Array, "L B D"]
+    metrics: Metrics
+    """Metrics of the last update; NaN in an iteration without one."""
+    probabilities: Float[Array, "D K"]
+    """Probability of each bandit arm."""
+    modes: Bool[Array, "L"]
+    """Modes of environment 0, for traces; the next three fields are of it, too."""
+    signals: Float[Array, "L"]
+    rewards: Float[Array, "L"]
+    is_first: Bool[Array, "L"]
+
+
+class Chunk(NamedTuple):
+    """What some iterations of a group of runs leave behind, on the host."""
+
+    start: int
+    """Frames of each run before these iterations."""
+    records: list[IterationRecord]
+    """For each run, with axes [iterations, ...]."""
+    updates: list[int]
+    """Updates of each run so far, without skipped ones."""
+    evaluations: list[list[tuple[int, Any, Any]]]
+    """For each run, its new greedy episodes: frames when it began, return, length."""
+    replay_fill: float
+    """Observations in replay, as a share of its capacity; NaN while not known."""
+
+
+def is_key(leaf) -> bool:
+    """Returns whether an array, or the shape of one, is of random keys."""
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def strip_weak_types(tree):
+    """Fixes the types of numbers that came from Python's: what follows them in a loop has
+    no such weak types, and a program would be compiled once for each."""
+
+    def strong(leaf: Array) -> Array:
+        return leaf if is_key(leaf) else jax.lax.convert_element_type(leaf, leaf.dtype)
+
+    return jax.tree.map(strong, tree)
