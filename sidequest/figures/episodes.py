@@ -26,10 +26,10 @@ from sidequest.figures.illustrations import (
     EXPLOIT_HEIGHT,
     EXPLORE_HEIGHT,
     Row,
+    Strip,
     draw_granularities,
     last_steps,
 )
-from sidequest.types import Trace
 
 _EPISODES = 15
 _LONGEST = 2_000  # steps shown of an episode: with more, a period of 10 is no longer seen
@@ -77,7 +77,7 @@ def granularities(records: Records) -> Plot | None:
         later = pl.col("length").cum_sum(reverse=True) - pl.col("length")
         newest = episodes.filter(variant=name).filter(later < steps)
         modes = read_traces(records, newest, "modes")["modes"].to_list()
-        rows.append(Row(label, name, last_steps(_make_trace(modes), steps)))
+        rows.append(Row(label, name, last_steps(_make_strip(modes), steps)))
     figure = draw_granularities(rows, best)
     game = episodes["game"][0]
     note = f"{game}: the last recorded episodes of one seed; the first shown may be cut."
@@ -89,13 +89,12 @@ def granularities(records: Records) -> Plot | None:
     return Plot(figure, caption, table)
 
 
-def _make_trace(episodes: Sequence[str]) -> Trace:
+def _make_strip(episodes: Sequence[str]) -> Strip:
     """Returns episodes one after the other, as strips are drawn from."""
     modes = np.array([letter == "X" for letter in "".join(episodes)], bool)
     first = np.zeros(len(modes), bool)
     first[np.cumsum([0, *map(len, episodes[:-1])])] = True
-    nothing = np.full(len(modes), np.nan)
-    return Trace(modes, first, nothing, nothing, np.zeros(len(modes)))
+    return Strip(modes, first)
 
 
 @style.styled

@@ -7,7 +7,7 @@ shown in which game; `simulate`, which the caller passes, runs the controllers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -15,7 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sidequest.figures import style
-from sidequest.types import Trace
+
+if TYPE_CHECKING:
+    from sidequest.types import Trace  # needs JAX, which drawing does not
 
 EXPLOIT_HEIGHT = 0.5  # of a row; the lower bar is the cue for those who see no hue
 EXPLORE_HEIGHT = 0.8
@@ -63,12 +65,22 @@ class Group(NamedTuple):
         return [Scene(f"XU-intra({one})") for one in self.arguments]
 
 
+class Strip(NamedTuple):
+    """What a strip shows of a trace: modes (True explores), and where episodes begin."""
+
+    modes: np.ndarray
+    is_first: np.ndarray
+
+
+_Steps = TypeVar("_Steps", bound=tuple)
+
+
 class Row(NamedTuple):
     """A strip with its label."""
 
     label: str
     variant: str
-    trace: Trace
+    trace: "Strip | Trace"
 
 
 class Point(NamedTuple):
@@ -79,7 +91,7 @@ class Point(NamedTuple):
     median: float
 
 
-Simulate: TypeAlias = Callable[[Stage, Scene], Trace]
+Simulate: TypeAlias = "Callable[[Stage, Scene], Trace]"
 """Runs the controllers of a scene and returns the steps that are shown."""
 
 FIGURE_1 = Stage(episode=100, shown=4)
@@ -181,14 +193,14 @@ def surprise(stage: Stage, *, late: bool) -> Float[np.ndarray, "T"]:
     return np.tile(np.asarray(one, np.float32), _WARM_UP + stage.shown)
 
 
-def characteristics(trace: Trace, *, cut: bool = True) -> tuple[float, float]:
+def characteristics(trace: "Strip | Trace", *, cut: bool = True) -> tuple[float, float]:
     """Returns (p_X, med_X) of all steps; the median is NaN if nothing explored."""
     lengths = [length for _, length in explore_periods(trace, cut=cut)]
     median = float(np.median(lengths)) if lengths else float("nan")
     return float(trace.modes.mean()), median
 
 
-def explore_periods(trace: Trace, *, cut: bool = True) -> list[tuple[int, int]]:
+def explore_periods(trace: "Strip | Trace", *, cut: bool = True) -> list[tuple[int, int]]:
     """Returns the first step and the length of each explore period, in order.
 
     An episode's end ends a period, unless `cut` is False:
@@ -206,12 +218,12 @@ def explore_periods(trace: Trace, *, cut: bool = True) -> list[tuple[int, int]]:
     return [(start, length) for start, length in periods if trace.modes[start]]
 
 
-def last_steps(trace: Trace, steps: int) -> Trace:
+def last_steps(trace: _Steps, steps: int) -> _Steps:
     """Returns the end of a trace, where all averages have settled."""
-    return Trace(*(column[-steps:] for column in trace))
+    return type(trace)(*(column[-steps:] for column in trace))
 
 
-def draw_strip(axes: Axes, trace: Trace, row: float = 0.0) -> None:
+def draw_strip(axes: Axes, trace: "Strip | Trace", row: float = 0.0) -> None:
     """Draws a strip of height 1 around y = `row`; step t fills x from t to t + 1."""
     # One blue bar lies under all of it: side by side, bars would show seams.
     for bars, height, colour in (
@@ -224,7 +236,7 @@ def draw_strip(axes: Axes, trace: Trace, row: float = 0.0) -> None:
     axes.vlines(starts[starts > 0], row - 0.5, row + 0.5, **line)
 
 
-def _frame_strips(axes: Axes, trace: Trace) -> None:
+def _frame_strips(axes: Axes, trace: "Strip | Trace") -> None:
     axes.set_xlim(0, len(trace.modes))
     style.tidy(axes, sides=())
     axes.set(xticks=[], yticks=[])
@@ -358,7 +370,7 @@ def write_name(axes: Axes, name: str, y: float, choice: int) -> None:
     axes.text(s=bold, color=style.INK, weight="bold", **place, **font)
 
 
-def _draw_area(axes: Axes, label: str, trace: Trace) -> None:
+def _draw_area(axes: Axes, label: str, trace: "Trace") -> None:
     """Draws the signal of an informed trigger as an area."""
     signal = np.nan_to_num(trace.signal)
     axes.fill_between(np.arange(len(signal)) + 0.5, signal, color=style.GREY, linewidth=0)
@@ -395,7 +407,7 @@ def _draw_in_brief(simulate: Simulate) -> Figure:
 
 
 @style.styled
-def draw_example(trace: Trace, name: str) -> Figure:
+def draw_example(trace: "Trace", name: str) -> Figure:
     """Draws one variant's example over time: signal (if it has one), probability, modes."""
     informed = not np.isnan(trace.signal).all()
     heights = [1.4, 1.4, 1.2] if informed else [1.4, 1.2]
@@ -423,7 +435,7 @@ def draw_example(trace: Trace, name: str) -> Figure:
     return figure
 
 
-def switches(trace: Trace) -> tuple[Bool[np.ndarray, "T"], Bool[np.ndarray, "T"]]:
+def switches(trace: "Trace") -> tuple[Bool[np.ndarray, "T"], Bool[np.ndarray, "T"]]:
     """Returns which steps switch to explore, and which switch to exploit.
 
     An episode's first step does neither: it starts anew.
@@ -433,11 +445,11 @@ def switches(trace: Trace) -> tuple[Bool[np.ndarray, "T"], Bool[np.ndarray, "T"]
     return inside & trace.modes & ~before, inside & ~trace.modes & before
 
 
-def _middles(trace: Trace) -> Float[np.ndarray, "T"]:
+def _middles(trace: "Trace") -> Float[np.ndarray, "T"]:
     return np.arange(len(trace.modes)) + 0.5
 
 
-def _draw_signal(axes: Axes, trace: Trace) -> None:
+def _draw_signal(axes: Axes, trace: "Trace") -> None:
     """Draws what the trigger read; gaps are steps at which it was not asked."""
     steps, (to_explore, _) = _middles(trace), switches(trace)
     axes.plot(steps, trace.signal, color=style.INK, linewidth=0.8)
@@ -445,7 +457,7 @@ def _draw_signal(axes: Axes, trace: Trace) -> None:
     axes.set_ylabel("trigger\nsignal")
 
 
-def _draw_probability(axes: Axes, trace: Trace) -> None:
+def _draw_probability(axes: Axes, trace: "Trace") -> None:
     """Draws the probability to leave the present mode, in the colour of that mode."""
     steps, asked = _middles(trace), ~trace.is_first
     before = np.append(trace.modes[0], trace.modes[:-1])
@@ -467,7 +479,7 @@ def _draw_probability(axes: Axes, trace: Trace) -> None:
     axes.set_ylabel("probability\nof a switch")
 
 
-def _draw_modes(axes: Axes, trace: Trace) -> None:
+def _draw_modes(axes: Axes, trace: "Trace") -> None:
     """Draws the strip, and below it a mark for each reward."""
     draw_strip(axes, trace)
     steps = _middles(trace)[trace.reward > 0]
