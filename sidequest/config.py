@@ -187,8 +187,8 @@ class Config:
 
 
 PAPER = Config()
-"""The paper's Table 1, number for number. What the table lacks is ours: `recurrent`, `dtype`
-and `scan_unroll` of the network, `replay.warm_up`, `timeout_is_terminal`,
+"""The paper's Table 1, number for number. What it lacks is ours: `recurrent`, `dtype` and
+`scan_unroll` of the network, `replay.warm_up`, `timeout_is_terminal`,
 `normalise_inputs` and `normalise_values` of learning, `rule`, `promise_horizon`, `bandit`
 and `window` of switching, and all of evaluation."""
 

@@ -1,15 +1,14 @@
-"""The few types that every room of the house shares.
+"""Types that several packages share.
 
 Axis legend, used in every annotation of the package:
 
-    T  time (agent steps)      B  streams (environments side by side)
+    T  time (agent steps)      B  batch (environments)
     H  heads of the network    A  actions
     K  arms of a bandit        D  dimensions that bandits adapt
 
-A *stream* is one environment's endless sequence of steps: when an episode ends,
-the next timestep is the first of a new one. What arrives at step t is one
-`Timestep`; a reward arrives with the observation that followed the action, so the
-last reward of an episode arrives with the first observation of the next:
+Environments never end: when an episode ends, the next timestep is the first of a new one. A
+reward arrives with the observation that followed the action, so the last reward of an
+episode arrives with the first observation of the next:
 
     t               0      1      2      3      4
     observation     s0     s1     s2     s0'    s1'
@@ -27,18 +26,18 @@ from jaxtyping import Array, Bool, Float, Num, PRNGKeyArray, UInt32
 Key: TypeAlias = PRNGKeyArray | UInt32[Array, "2"]
 
 AnyArray: TypeAlias = Any
-"""NumPy's or JAX's: what crosses between the host and compiled programs."""
+"""Arrays of NumPy or JAX, which cross between host and compiled programs."""
 
 Mode: TypeAlias = Bool[Array, ""]
 """The mode of a step: True explores (X), False exploits (G)."""
 
 
 class Signals(NamedTuple):
-    """All that a controller may look at in one step of one stream; unused ones are 0."""
+    """The inputs of a controller at one step of one environment; unused ones are 0."""
 
     is_first: Bool[AnyArray, ""]
     reward: Float[AnyArray, ""]
-    """What arrived with this observation; see the trace at the top of this file."""
+    """Reward that arrived with this observation; see the top of this file."""
     discount: Float[AnyArray, ""]
     """The agent's discount on arrival: gamma, or 0 if the episode terminated."""
     value: Float[AnyArray, ""]
@@ -52,22 +51,22 @@ class Signals(NamedTuple):
 
 
 class Timestep(NamedTuple):
-    """What one environment shows its agent at one step."""
+    """What one environment returns at one step."""
 
     observation: Num[AnyArray, "..."]
     reward: Float[AnyArray, ""]
     terminated: Bool[AnyArray, ""]
     """The previous action ended its episode: there is nothing more to earn."""
     truncated: Bool[AnyArray, ""]
-    """The previous action's episode was cut off by a time limit."""
+    """The previous action's episode ended by a time limit."""
     is_first: Bool[AnyArray, ""]
 
 
 class EpisodeSummary(NamedTuple):
-    """How one finished episode was played. Scalars, or one axis [B] for streams."""
+    """Statistics of one finished episode; scalars, or [B]."""
 
     finished: Bool[AnyArray, "*batch"]
-    """Whether this slot holds an episode that ended just now; else ignore the rest."""
+    """Whether an episode ended at this step; else ignore the rest."""
     episode_return: Float[AnyArray, "*batch"]
     length: Num[AnyArray, "*batch"]
     p_X: Float[AnyArray, "*batch"]
@@ -80,16 +79,16 @@ class EpisodeSummary(NamedTuple):
     realised_rate: Float[AnyArray, "*batch"]
     """Switches to explore for each exploit step; NaN if it never exploited."""
     target_rate: Float[AnyArray, "*batch"]
-    """What the trigger was asked for; NaN where the variant asks for no rate."""
+    """Target rate of the trigger; NaN where the variant has none."""
 
 
 class Trace(NamedTuple):
-    """What happened step by step in a stretch of one stream, for people to look at."""
+    """Some steps of one environment, for plots."""
 
     modes: Bool[np.ndarray, "T"]
     is_first: Bool[np.ndarray, "T"]
     signal: Float[np.ndarray, "T"]
     """The trigger's signal; NaN where there was none."""
     probability: Float[np.ndarray, "T"]
-    """The probability of a switch that was used at this step; NaN where none was."""
+    """Probability of a switch at this step; NaN where there was none."""
     reward: Float[np.ndarray, "T"]

@@ -1,4 +1,4 @@
-"""Torsos: observations in, feature vectors out; and the layers they are made of.
+"""From observations to feature vectors: convolutions, linear layers, torso.
 
 All layers compute in the dtype of their parameters, so mixed precision is a cast of the
 module (`cast`) before use. Weights start truncated normal with variance 1 / fan-in, biases
@@ -22,7 +22,7 @@ _initialise = jax.nn.initializers.lecun_normal()
 
 
 class ObservationSpec(NamedTuple):
-    """What a network must know about the observations of a game."""
+    """What a network needs to know about observations."""
 
     shape: tuple[int, ...]
     maximum: float = 1.0
@@ -32,8 +32,8 @@ class ObservationSpec(NamedTuple):
 
 
 class ConvolutionShape(NamedTuple):
-    """One layer of a convolutional torso. The paper does not print the padding; SAME is
-    what its library does unless told otherwise."""
+    """One layer of a convolutional torso. The paper does not print the padding; SAME is its
+    library's default."""
 
     channels: int
     kernel: int
@@ -42,12 +42,12 @@ class ConvolutionShape(NamedTuple):
 
 
 def is_image(spec: ObservationSpec) -> bool:
-    """Whether convolutions make sense: the last of three axes is that of channels."""
+    """Returns whether observations are images, with channels in the last of three axes."""
     return len(spec.shape) == 3
 
 
 def encoded_shape(spec: ObservationSpec) -> tuple[int, ...]:
-    """Shape of an observation after `encode`."""
+    """Returns the shape of an observation after `encode`."""
     if spec.categories is None:
         return spec.shape
     return (*spec.shape[:-1], sum(spec.categories))
@@ -56,7 +56,7 @@ def encoded_shape(spec: ObservationSpec) -> tuple[int, ...]:
 def encode(
     spec: ObservationSpec, observation: Num[Array, "..."], dtype: jnp.dtype
 ) -> Float[Array, "..."]:
-    """Divides by the maximum, or turns category indices into joined one-hot vectors."""
+    """Returns observation / maximum, or category indices as joined one-hot vectors."""
     if spec.categories is None:
         return observation.astype(dtype) / jnp.asarray(spec.maximum, dtype)
     one_hot = [
@@ -81,7 +81,7 @@ class Linear(eqx.Module):
 
 
 class Convolution(eqx.Module):
-    """A two-dimensional convolution of one image, computed in the quickest way."""
+    """A two-dimensional convolution of one image, computed in the fastest of four ways."""
 
     weight: Float[Array, "kernel kernel inputs channels"]
     bias: Float[Array, "channels"]
@@ -103,22 +103,22 @@ class Convolution(eqx.Module):
         padding = lax.padtype_to_pads(
             (height, width), (kernel, kernel), (stride, stride), self.shape.padding
         )
-        # A few channels leave an accelerator's matrix units idle: on an H200 the paper's
+        # Few channels leave an accelerator's matrix units idle: on an H200 the paper's
         # torso takes half the time if the first layer is computed by space_to_depth. On a
-        # CPU to move the pixels takes longer than the convolution.
+        # CPU, moving the pixels takes longer than the convolution.
         few = stride > 1 and inputs <= 4
         if few and jax.default_backend() != "cpu":
-            y = space_to_depth_convolution(x, self.weight, stride, padding)
+            y = _space_to_depth_convolution(x, self.weight, stride, padding)
         # On a CPU, convolutions are slow inside loops and with a population's different
-        # weights (backward, 16 members: 1.7 to 8.8 s against 1.0 s as bands).
+        # weights (backward, population of 16: 1.7 to 8.8 s against 1.0 s as bands).
         elif stride == 1 and width * inputs <= 256:
-            y = banded_convolution(x, self.weight, padding)
+            y = _banded_convolution(x, self.weight, padding)
         elif stride > 1 and width % stride == 0 and not few:
-            y = column_convolution(x, self.weight, stride, padding)
+            y = _column_convolution(x, self.weight, stride, padding)
         else:
-            y = convolution(x, self.weight, (stride, stride), padding)
-        # Of some, neighbouring columns lie in the channels. They are parted last, so that
-        # the convolution, bias and activation are one kernel on a GPU.
+            y = _convolution(x, self.weight, (stride, stride), padding)
+        # Some return neighbouring columns in the channels. They are split last, so that
+        # convolution, bias and activation are one kernel on a GPU.
         together = y.shape[-1] // channels
         y = activation(y + jnp.tile(self.bias, together).reshape(1, 1, -1))
         columns = (width + sum(padding[1]) - kernel) // stride + 1
@@ -126,9 +126,9 @@ class Convolution(eqx.Module):
 
 
 @jax.custom_vjp
-def rectify(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """ReLU with a gradient that looks at the output, so that the input need not be kept
-    and a GPU's convolution can apply it before it writes anything."""
+def _rectify(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Returns ReLU, with a gradient from the output, so that the input need not be stored
+    and a GPU's convolution can apply it before it writes."""
     return jnp.maximum(x, 0)
 
 
@@ -142,16 +142,16 @@ def _rectify_backward(y: Array, gradient: Array) -> tuple[Array]:
     return (jnp.where(y != 0, gradient, jnp.zeros((), gradient.dtype)),)
 
 
-rectify.defvjp(_rectify_forward, _rectify_backward)
+_rectify.defvjp(_rectify_forward, _rectify_backward)
 
 
-def convolution(
+def _convolution(
     x: Float[Array, "height width inputs"],
     weight: Float[Array, "kernel1 kernel2 inputs channels"],
     strides: tuple[int, int],
     padding: Sequence[tuple[int, int]],
 ) -> Float[Array, "height2 width2 channels"]:
-    """The plain convolution."""
+    """Returns the plain convolution."""
     layout = ("NHWC", "HWIO", "NHWC")
     y = lax.conv_general_dilated(
         x[None], weight, strides, padding, dimension_numbers=layout
@@ -159,13 +159,13 @@ def convolution(
     return y[0]
 
 
-def space_to_depth_convolution(
+def _space_to_depth_convolution(
     x: Float[Array, "height width inputs"],
     weight: Float[Array, "kernel kernel inputs channels"],
     stride: int,
     padding: Sequence[tuple[int, int]],
 ) -> Float[Array, "height2 half_width2 two_channels"]:
-    """The same convolution with stride 1 over tiles of `stride` x 2 `stride` pixels.
+    """Returns the same convolution as stride 1 over tiles of `stride` x 2 `stride` pixels.
 
     Each tile gives two neighbouring columns of the output, side by side in its channels.
     The kernel is filled up with zeros to whole tiles; 7 x 7 x 3 with stride 4 becomes
@@ -196,16 +196,16 @@ def space_to_depth_convolution(
     weight = jnp.stack(pair, axis=3)
     weight = weight.reshape(tiles[0], sides[0], tiles[1], sides[1], inputs, 2 * channels)
     weight = weight.transpose(0, 2, 1, 3, 4, 5).reshape(*tiles, -1, 2 * channels)
-    return convolution(x, weight, (1, 1), ((0, 0), (0, 0)))
+    return _convolution(x, weight, (1, 1), ((0, 0), (0, 0)))
 
 
-def column_convolution(
+def _column_convolution(
     x: Float[Array, "height width inputs"],
     weight: Float[Array, "kernel kernel inputs channels"],
     stride: int,
     padding: Sequence[tuple[int, int]],
 ) -> Float[Array, "height2 width2 channels"]:
-    """The same convolution after `stride` neighbouring columns became channels.
+    """Returns the same convolution, with `stride` neighbouring columns as channels.
 
     That moves nothing in memory, and leaves a stride to the rows alone. The kernel is
     filled up with zeros to whole columns of that kind. For 40 columns, kernel 5, stride 2
@@ -230,15 +230,15 @@ def column_convolution(
     weight = weight.reshape(kernel, columns, stride * inputs, channels)
     x = x.reshape(height, width // stride, stride * inputs)
     right = outputs + after - width // stride
-    return convolution(x, weight, (stride, 1), (padding[0], (before, right)))
+    return _convolution(x, weight, (stride, 1), (padding[0], (before, right)))
 
 
-def banded_convolution(
+def _banded_convolution(
     x: Float[Array, "height width inputs"],
     weight: Float[Array, "kernel kernel inputs channels"],
     padding: Sequence[tuple[int, int]],
 ) -> Float[Array, "height2 width2 channels"]:
-    """The same convolution with stride 1 as one matrix product.
+    """Returns the same convolution with stride 1 as one matrix product.
 
     `kernel` neighbouring rows of the image, laid end to end, give one row of the output.
     The matrix between them is a band: the kernel, shifted by one pixel from each output
@@ -284,7 +284,7 @@ class Torso(eqx.Module):
 
     def __call__(self, x: Float[Array, "..."]) -> Float[Array, "features"]:
         for layer in self.convolutions:
-            x = layer(x.astype(layer.weight.dtype), rectify)
+            x = layer(x.astype(layer.weight.dtype), _rectify)
         x = x.reshape(-1)
         for layer in self.layers:
             x = jax.nn.relu(layer(x))
@@ -292,5 +292,5 @@ class Torso(eqx.Module):
 
 
 def cast(module, dtype: jnp.dtype):
-    """The module with its parameters, and so its computations, in another dtype."""
+    """Returns the module with its parameters, and so its computations, in another dtype."""
     return jax.tree.map(lambda leaf: leaf.astype(dtype), module)

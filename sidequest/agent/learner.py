@@ -7,7 +7,7 @@ counted.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -86,15 +86,9 @@ class LearnerState(NamedTuple):
         return scaling.used_scale(self.scales, self.scales)
 
 
-Update: TypeAlias = Callable[
-    [LearnerState, Step, CoreState, Float[Array, "N"]],
-    tuple[LearnerState, Float[Array, "N"], Metrics],
-]
-
-
 class Learner(NamedTuple):
     init: Callable[[Key], LearnerState]
-    update: Update
+    update: Callable[..., tuple[LearnerState, Float[Array, "N"], Metrics]]
     """(state, steps [N, P + T], core [N], weights) -> (state, priorities, metrics)."""
     update_return_scales: Callable[
         [LearnerState, Step, Float[Array, "L B H"]], LearnerState

@@ -82,55 +82,6 @@ class RND(NamedTuple):
     """Trains on observations [..., *shape]; returns their novelty before that."""
 
 
-def _prepare(
-    spec: ObservationSpec, observation: Num[Array, "..."], downsampling: int
-) -> Float[Array, "..."]:
-    """Returns the encoded observation; of images, every n-th pixel each way."""
-    if is_image(spec):
-        observation = observation[::downsampling, ::downsampling]
-    return encode(spec, observation, jnp.dtype("float32"))
-
-
-def _normalise(x: Float[Array, "..."], normaliser: Moments) -> Float[Array, "..."]:
-    """Returns (x - mean) / deviation, within +-5; x itself before anything was seen.
-
-    A random network cannot adapt to its inputs, so their scale has to be fixed for it.
-    """
-    deviation = jnp.maximum(jnp.sqrt(normaliser.variance), _SMALLEST_DEVIATION)
-    return jnp.clip((x - normaliser.mean) / deviation, -_CLIP, _CLIP)
-
-
-def _novelty(
-    state: RNDState, x: Float[Array, "N ..."], dtype: jnp.dtype
-) -> Float[Array, "N"]:
-    """Returns mean_i (predictor_i(x) - target_i(x))^2 of N prepared observations."""
-    x = jax.vmap(_normalise, (0, None))(x, state.normaliser)
-    wanted = lax.stop_gradient(jax.vmap(cast(state.target, dtype))(x))
-    return jnp.mean((jax.vmap(cast(state.predictor, dtype))(x) - wanted) ** 2, axis=1)
-
-
-def _learn(
-    state: RNDState,
-    x: Float[Array, "N ..."],
-    optimiser: optax.GradientTransformation,
-    dtype: jnp.dtype,
-) -> tuple[RNDState, Float[Array, "N"]]:
-    """Trains the predictor for one step; returns the novelty before it."""
-    # First, so that even the first observations are normalised.
-    merged = scaling.merge(state.normaliser, scaling.moments(x, axis=0))
-    state = state._replace(normaliser=merged)
-
-    def loss(predictor: Embedding) -> tuple[Float[Array, ""], Float[Array, "N"]]:
-        each = _novelty(state._replace(predictor=predictor), x, dtype)
-        return jnp.mean(each), each
-
-    gradient, before = jax.grad(loss, has_aux=True)(state.predictor)
-    parameters = eqx.filter(state.predictor, eqx.is_array)
-    step, learned = optimiser.update(gradient, state.optimiser, parameters)
-    predictor = eqx.apply_updates(state.predictor, step)
-    return state._replace(predictor=predictor, optimiser=learned), before
-
-
 def make_rnd(
     spec: ObservationSpec,
     optimiser: optax.GradientTransformation,
@@ -151,9 +102,15 @@ def make_rnd(
         units: Size of linear layers and outputs; 128 in the paper.
         compute_dtype: As for the Q-network.
     """
+
+    def prepare(observation: Num[Array, "..."]) -> Float[Array, "..."]:
+        if is_image(spec):
+            observation = observation[::downsampling, ::downsampling]
+        return encode(spec, observation, jnp.dtype("float32"))
+
     dtype = jnp.dtype(compute_dtype)
     observation = jax.ShapeDtypeStruct(spec.shape, jnp.uint8)
-    shape = jax.eval_shape(lambda x: _prepare(spec, x, downsampling), observation).shape
+    shape = jax.eval_shape(prepare, observation).shape
     # Without convolutions a target needs a layer of its own, else it would be linear.
     hidden = () if convolutions else (units,)
 
@@ -170,9 +127,31 @@ def make_rnd(
         state: RNDState, observations: Num[Array, "..."]
     ) -> tuple[RNDState, Float[Array, "..."]]:
         batch = observations.shape[: observations.ndim - len(spec.shape)]
-        flat = observations.reshape(-1, *spec.shape)
-        x = jax.vmap(lambda one: _prepare(spec, one, downsampling))(flat)
-        state, before = _learn(state, x, optimiser, dtype)
-        return state, before.reshape(batch)
+        x = jax.vmap(prepare)(observations.reshape(-1, *spec.shape))
+        # First, so that even the first observations are normalised.
+        normaliser = scaling.merge(state.normaliser, scaling.moments(x, axis=0))
+        x = jax.vmap(_normalise, (0, None))(x, normaliser)
+        wanted = lax.stop_gradient(jax.vmap(cast(state.target, dtype))(x))
+
+        def loss(predictor: Embedding) -> tuple[Float[Array, ""], Float[Array, "N"]]:
+            predicted = jax.vmap(cast(predictor, dtype))(x)
+            novelty = jnp.mean((predicted - wanted) ** 2, axis=1)
+            return jnp.mean(novelty), novelty
+
+        gradient, novelty = jax.grad(loss, has_aux=True)(state.predictor)
+        parameters = eqx.filter(state.predictor, eqx.is_array)
+        changes, learned = optimiser.update(gradient, state.optimiser, parameters)
+        predictor = eqx.apply_updates(state.predictor, changes)
+        state = RNDState(state.target, predictor, normaliser, learned)
+        return state, novelty.reshape(batch)
 
     return RND(init, update)
+
+
+def _normalise(x: Float[Array, "..."], normaliser: Moments) -> Float[Array, "..."]:
+    """Returns (x - mean) / deviation, within +-5.
+
+    A random network cannot adapt to its inputs, so their scale has to be fixed for it.
+    """
+    deviation = jnp.maximum(jnp.sqrt(normaliser.variance), _SMALLEST_DEVIATION)
+    return jnp.clip((x - normaliser.mean) / deviation, -_CLIP, _CLIP)

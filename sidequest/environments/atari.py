@@ -18,9 +18,9 @@ from jaxtyping import Int32
 from sidequest.environments.base import EnvironmentSpec, HostedGame
 from sidequest.types import Timestep
 
-ACTION_REPEAT = 4
-MAX_FRAMES = 108_000
-STICKY = 0.25
+_ACTION_REPEAT = 4
+_MAX_FRAMES = 108_000
+_STICKY = 0.25
 
 # They have no mode for one player, and ALE ends the whole process when asked for one.
 _TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}
@@ -28,7 +28,7 @@ _TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}
 
 @cache
 def rom_names() -> tuple[str, ...]:
-    """The games that ale-py ships, found without importing it."""
+    """Returns the games that ale-py ships, without importing it."""
     package = importlib.util.find_spec("ale_py")
     assert package is not None and package.origin is not None
     roms = Path(package.origin).parent / "roms"
@@ -36,8 +36,8 @@ def rom_names() -> tuple[str, ...]:
 
 
 def make(game: str) -> HostedGame:
-    """A game by its ROM's name, with no emulator started yet."""
-    spec = _spec(game, MAX_FRAMES)
+    """Returns a game by its ROM's name; no emulator is started yet."""
+    spec = _spec(game, _MAX_FRAMES)
     return HostedGame(build=partial(build_groups, game), spec=spec)
 
 
@@ -47,8 +47,8 @@ def build_groups(
     groups: int,
     streams: int,
     seed: int,
-    sticky: float = STICKY,
-    max_frames: int = MAX_FRAMES,
+    sticky: float = _STICKY,
+    max_frames: int = _MAX_FRAMES,
     threads: int = 0,
     progress: Callable[[int, int], None] = lambda built, total: None,
 ) -> list["AtariGroup"]:
@@ -73,21 +73,21 @@ def build_groups(
 
 
 def emulator_seeds(seed: int, count: int) -> Int32[np.ndarray, "count"]:
-    """Independent seeds for `count` emulators; ALE takes 31 bits, not below 0."""
+    """Returns independent seeds for `count` emulators; ALE takes 31 bits, not below 0."""
     words = np.random.SeedSequence(seed).generate_state(count, np.uint32)
     return (words >> 1).astype(np.int32)
 
 
 class AtariGroup:
-    """A group of emulators of one game in flight; a `HostedEnvironment`."""
+    """A group of emulators of one game; a `HostedEnvironment`."""
 
     def __init__(
         self,
         game: str,
         seeds: Int32[np.ndarray, "B"],
         *,
-        sticky: float = STICKY,
-        max_frames: int = MAX_FRAMES,
+        sticky: float = _STICKY,
+        max_frames: int = _MAX_FRAMES,
         threads: int = 0,
     ):
         """Starts one emulator for each seed; see `build_groups`."""
@@ -102,14 +102,14 @@ class AtariGroup:
             max_num_frames_per_episode=max_frames,
             repeat_action_probability=sticky,
             full_action_space=True,
-            # Ends and starts an episode in one step, as our streams do.
+            # Ends and starts an episode in one step, as our environments do.
             autoreset_mode="SameStep",
             # The screen's own size, so that nothing is resized.
             img_height=height,
             img_width=width,
             grayscale=False,
             stack_num=1,
-            frameskip=ACTION_REPEAT,
+            frameskip=_ACTION_REPEAT,
             maxpool=True,
             noop_max=0,
             episodic_life=False,
@@ -124,7 +124,7 @@ class AtariGroup:
         self._in_flight = True
 
     def send(self, actions: Int32[np.ndarray, "B"]) -> None:
-        """Hands over one action for each emulator and returns at once."""
+        """Passes one action to each emulator and returns at once."""
         # Both mistakes would leave ALE waiting for ever.
         if self._in_flight:
             raise RuntimeError("send() again before recv().")
@@ -152,14 +152,14 @@ class AtariGroup:
         return _timestep(observation, reward, terminated, truncated, ended)
 
     def close(self) -> None:
-        """Ends the emulators and their threads; nothing but `close` may follow."""
+        """Ends the emulators and their threads; only `close` may follow."""
         self._emulators = None
 
 
 def _timestep(
     observation: Any, reward: Any, terminated: Any, truncated: Any, is_first: Any
 ) -> Timestep:
-    """A timestep [B] of NumPy arrays; ALE's axis of stacked frames goes."""
+    """Returns a timestep [B] of NumPy arrays, without ALE's axis of stacked frames."""
     return Timestep(observation[:, 0], reward, terminated, truncated, is_first)
 
 
@@ -171,14 +171,14 @@ def _spec(game: str, max_frames: int) -> EnvironmentSpec:
         observation_dtype=np.dtype(np.uint8),
         num_actions=num_actions,
         maximum=255.0,
-        frames_per_step=ACTION_REPEAT,
-        max_steps=-(-max_frames // ACTION_REPEAT),
+        frames_per_step=_ACTION_REPEAT,
+        max_steps=-(-max_frames // _ACTION_REPEAT),
     )
 
 
 @cache
 def _screen_and_actions(game: str) -> tuple[tuple[int, int, int], int]:
-    """Nearly all are 210x160x3 with 18 actions; 13 are taller, and two have 9."""
+    """Asks ALE: nearly all are 210x160x3 with 18 actions; 13 are taller, two have 9."""
     if game not in rom_names():
         raise ValueError(f"ale-py has no game {game!r} for one player.")
     import ale_py

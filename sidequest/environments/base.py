@@ -1,7 +1,7 @@
-"""What an environment is: compiled ones as pure functions, hosted ones as groups.
+"""The two kinds of environments: compiled ones as pure functions, hosted ones as groups.
 
-Both kinds speak the stream convention of `sidequest.types`: an episode that ends is
-followed by the first observation of the next one in the very same step.
+Both follow the convention of `sidequest.types`: an episode that ends is followed by the
+first observation of the next one in the very same step.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ State: TypeAlias = PyTree
 
 
 class EnvironmentSpec(NamedTuple):
-    """What a network and a runtime must know about a game before it is played."""
+    """What a network and a runtime need to know about a game."""
 
     name: str
     observation_shape: tuple[int, ...]
@@ -37,29 +37,29 @@ class EnvironmentSpec(NamedTuple):
 
 
 class CompiledEnvironment(NamedTuple):
-    """One stream of a game as pure functions; `vmap` makes the batch."""
+    """One environment as pure functions; `vmap` makes the batch."""
 
     reset: Callable[[Key], tuple[State, Timestep]]
     step: Callable[[Key, State, Int[Array, ""]], tuple[State, Timestep]]
-    """Never ends: what follows an episode's last action is a new episode's start."""
+    """Never ends: an episode's last action leads to the first step of the next one."""
     spec: EnvironmentSpec
 
 
 @runtime_checkable
 class HostedEnvironment(Protocol):
-    """A group of B emulators on the host that work while the caller does other things.
+    """A group of B emulators on the host that run while the caller does other things.
 
     The emulators are started when the object is made, so the first call is `recv`:
 
         recv  s0 [B]
-        send  a0 [B]     the emulators work; visit other groups meanwhile
+        send  a0 [B]     the emulators run; step other groups meanwhile
         recv  s1 [B]     ...
     """
 
     spec: EnvironmentSpec
 
     def send(self, actions: Int32[np.ndarray, "B"]) -> None:
-        """Hands over one action for each stream and returns at once."""
+        """Passes one action to each emulator and returns at once."""
         ...
 
     def recv(self) -> Timestep:
@@ -85,7 +85,7 @@ def auto_reset(
     step: Callable[[Key, State, Int[Array, ""]], tuple[Any, ...]],
     spec: EnvironmentSpec,
 ) -> CompiledEnvironment:
-    """Makes an endless stream out of a game that is played one episode at a time.
+    """Returns an environment that never ends, from a game of single episodes.
 
     An episode of three steps, then the next (primes):
 
@@ -96,7 +96,7 @@ def auto_reset(
         is_first        1      0      0      1      0
         terminated      0      0      0      1      0     or truncated
 
-    The observation after a2 is never shown: nobody acts on it.
+    The observation after a2 is never shown: no action follows it.
 
     Args:
         reset: key -> (state, observation).
@@ -107,7 +107,7 @@ def auto_reset(
 
     def start(key: Key) -> tuple[State, Num[Array, "..."]]:
         state, observation = reset(key)
-        return jax.tree.map(_settle, state), _observe(observation, spec)
+        return jax.tree.map(_strip_weak_type, state), _observe(observation, spec)
 
     def first(key: Key) -> tuple[State, Timestep]:
         state, observation = start(key)
@@ -121,7 +121,7 @@ def auto_reset(
         )
         terminated, truncated = jnp.asarray(terminated), jnp.asarray(truncated)
         ended = terminated | truncated
-        played = jax.tree.map(_settle, state), _observe(observation, spec)
+        played = jax.tree.map(_strip_weak_type, state), _observe(observation, spec)
         state, observation = _select(ended, start(reset_key), played)
         reward = jnp.asarray(reward).astype(jnp.float32)
         timestep = Timestep(observation, reward, terminated, truncated & ~terminated, ended)
@@ -130,8 +130,8 @@ def auto_reset(
     return CompiledEnvironment(first, following, spec)
 
 
-def _settle(x: Any) -> Shaped[Array, "..."]:
-    """Fixes a leaf's type: games start from Python's 0, which a scan cannot carry."""
+def _strip_weak_type(x: Any) -> Shaped[Array, "..."]:
+    """Games start from Python's 0, whose weak type a scan cannot carry."""
     x = jnp.asarray(x)
     return jax.lax.convert_element_type(x, x.dtype)
 

@@ -20,7 +20,7 @@ from sidequest.types import Key
 
 
 class GymnaxGame(NamedTuple):
-    """How one of our names is made from gymnax's parts."""
+    """The gymnax environment of one of our names."""
 
     identifier: str
     constructor: dict[str, Any] = {}
@@ -66,19 +66,19 @@ GAMES = {
 }
 
 
-DRAWING = ("seaborn", "matplotlib.pyplot")
+_DRAWING = ("seaborn", "matplotlib.pyplot")
 
 
 class _Later(ModuleType):
-    """A module that is loaded when something in it is first asked for."""
+    """A module that is imported at its first use."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module(self.__name__), name)
 
 
 def _load_gymnax() -> Any:
-    """gymnax without what it draws with, which takes four of its five seconds to load."""
-    later = [name for name in DRAWING if name not in sys.modules]
+    """Imports gymnax without its drawing libraries, four of its five seconds."""
+    later = [name for name in _DRAWING if name not in sys.modules]
     sys.modules.update({name: _Later(name) for name in later})
     try:
         return import_module("gymnax")
@@ -88,7 +88,7 @@ def _load_gymnax() -> Any:
 
 
 def make(name: str) -> CompiledEnvironment:
-    """Builds a game of `GAMES` from gymnax's parts, past its own auto-reset."""
+    """Builds a game of `GAMES` from gymnax, without its own auto-reset."""
     gymnax = _load_gymnax()
     game = GAMES[name]
     environment, params = gymnax.make(game.identifier, **game.constructor)
@@ -120,6 +120,6 @@ def make(name: str) -> CompiledEnvironment:
 
 @contextmanager
 def _loose_types():
-    """gymnax adds booleans to floats; a caller who wants JAX strict may stay so."""
+    """Lets gymnax add booleans to floats where the caller has made JAX strict."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield

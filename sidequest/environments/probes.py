@@ -1,10 +1,11 @@
 """Tasks so small that the right action values are known, to test a learner with.
 
-Every probe has two actions, and episodes of a fixed length that may start with a coin:
-a hidden cue, -1 or +1. What is shown and what is paid follow from cue, step and action.
+Every probe has two actions, and episodes of a fixed length. Each starts with a random
+hidden cue, -1 or +1; observations and rewards follow from cue, step and action.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -21,19 +22,19 @@ from sidequest.types import Key
 
 
 class ProbeState(NamedTuple):
-    """Where one episode of a probe is."""
+    """The state of one episode."""
 
     cue: Float[Array, ""]
     step: Int[Array, ""]
 
 
 class KnownEpisode(NamedTuple):
-    """One whole episode, and the right action values for who saw it up to each step."""
+    """One whole episode, and the right action values at each step."""
 
     observations: Float[np.ndarray, "T N"]
     actions: Int[np.ndarray, "T"]
     rewards: Float[np.ndarray, "T"]
-    """As in a stream: each arrives with the observation it led to; the first is 0."""
+    """Each arrives with the observation it led to; the first is 0."""
     q_values: Float[np.ndarray, "T A"]
 
 
@@ -42,11 +43,11 @@ class Probe(NamedTuple):
 
     environment: CompiledEnvironment
     answer: Callable[[float], list[KnownEpisode]]
-    """discount -> an episode for each cue, played well."""
+    """discount -> the optimal episode of each cue."""
 
 
 class _Rules(NamedTuple):
-    """What a probe does at a step. `q_values` gives the two right values there."""
+    """Observation, reward and right action values of a probe at each step."""
 
     length: int
     observe: Callable[[Any, Any], list[Any]]  # cue, step
@@ -55,48 +56,47 @@ class _Rules(NamedTuple):
     truncates: bool = False
 
 
-def constant() -> Probe:
-    """Episodes of one step that pay 1. The value is 1."""
-    rules = _Rules(
+_RULES = {
+    # Pays 1, which is the value.
+    "probe:constant": _Rules(
         length=1,
         observe=lambda cue, step: [1.0],
         reward=lambda cue, step, action: 1.0,
         q_values=lambda cue, step, discount: [1.0, 1.0],
-    )
-    return _make("probe:constant", rules)
-
-
-def by_observation() -> Probe:
-    """Episodes of one step that pay what they show. The value is the observation."""
-    rules = _Rules(
+    ),
+    # Pays the observation, which is the value.
+    "probe:by_observation": _Rules(
         length=1,
         observe=lambda cue, step: [cue],
         reward=lambda cue, step, action: cue,
         q_values=lambda cue, step, discount: [cue, cue],
-    )
-    return _make("probe:by_observation", rules)
-
-
-def by_action() -> Probe:
-    """Episodes of one step; action 1 pays 1, action 0 pays -1."""
-    rules = _Rules(
+    ),
+    # Action 1 pays 1, action 0 pays -1.
+    "probe:by_action": _Rules(
         length=1,
         observe=lambda cue, step: [1.0],
         reward=lambda cue, step, action: 2.0 * action - 1.0,
         q_values=lambda cue, step, discount: [-1.0, 1.0],
-    )
-    return _make("probe:by_action", rules)
-
-
-def two_step() -> Probe:
-    """The second of two steps pays 1. The values are the discount, then 1."""
-    rules = _Rules(
+    ),
+    # The second of two steps pays 1. The values are the discount, then 1.
+    "probe:two_step": _Rules(
         length=2,
         observe=lambda cue, step: [1.0 * (step == 0), 1.0 * (step == 1)],
         reward=lambda cue, step, action: 1.0 * (step == 1),
         q_values=lambda cue, step, discount: 2 * [discount ** (1 - step)],
-    )
-    return _make("probe:two_step", rules)
+    ),
+    # Every step pays the cue, which is always shown; a time limit truncates after 5 steps.
+    # The value is cue / (1 - discount), as if there were no limit. A learner that takes
+    # the limit for an end finds less, and so does one that takes the next episode's start
+    # for the next state, because that has a cue of its own.
+    "probe:time_limit": _Rules(
+        length=5,
+        observe=lambda cue, step: [cue],
+        reward=lambda cue, step, action: cue,
+        q_values=lambda cue, step, discount: 2 * [cue / (1.0 - discount)],
+        truncates=True,
+    ),
+}
 
 
 def memory(n: int) -> Probe:
@@ -106,7 +106,7 @@ def memory(n: int) -> Probe:
         observation   cue   0          0      beside it a 1 at step n: act now
         reward for a  0     0          +-1
 
-    Who cannot remember the cue earns 0 on average, whatever they do.
+    Without a memory of the cue the mean return is 0.
     """
     if n < 1:
         raise ValueError(f"A cue must be remembered for 1 step or more, not {n}.")
@@ -121,33 +121,6 @@ def memory(n: int) -> Probe:
         q_values=q_values,
     )
     return _make(f"probe:memory_{n}", rules)
-
-
-def time_limit() -> Probe:
-    """Every step pays the cue that is always shown; a time limit cuts in after 5 steps.
-
-    The value is cue / (1 - discount), as if the limit were not there. A learner that
-    takes the cut for an end finds less. One that takes the next episode's start for
-    what came next finds less too, because that has a cue of its own.
-    """
-    rules = _Rules(
-        length=5,
-        observe=lambda cue, step: [cue],
-        reward=lambda cue, step, action: cue,
-        q_values=lambda cue, step, discount: 2 * [cue / (1.0 - discount)],
-        truncates=True,
-    )
-    return _make("probe:time_limit", rules)
-
-
-PROBES = {
-    "probe:constant": constant,
-    "probe:by_observation": by_observation,
-    "probe:by_action": by_action,
-    "probe:two_step": two_step,
-    **{f"probe:memory_{n}": lambda n=n: memory(n) for n in (1, 2, 5, 10)},
-    "probe:time_limit": time_limit,
-}
 
 
 def _make(name: str, rules: _Rules) -> Probe:
@@ -198,3 +171,9 @@ def _episodes(rules: _Rules, discount: float) -> list[KnownEpisode]:
             )
         )
     return episodes
+
+
+PROBES = {
+    **{name: partial(_make, name, rules) for name, rules in _RULES.items()},
+    **{f"probe:memory_{n}": partial(memory, n) for n in (1, 2, 5, 10)},
+}

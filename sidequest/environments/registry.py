@@ -16,12 +16,12 @@ _registered: dict[str, Factory] = {}
 
 
 class Game(NamedTuple):
-    """One line of the list of games."""
+    """A game as listed by `sidequest games`."""
 
     name: str
     suite: str
     random_score: float | None
-    """Mean return of a random policy, where it is known."""
+    """Mean return of a random policy, if known."""
     human_score: float | None
 
 
@@ -45,7 +45,7 @@ def register(name: str, factory: Factory) -> None:
 
 
 def games() -> list[Game]:
-    """All games that `make` knows, by suite, with reference scores."""
+    """Returns all games that `make` knows, by suite, with reference scores."""
     return [_describe(name) for name in _factories()]
 
 
@@ -84,7 +84,7 @@ def _describe(name: str) -> Game:
 
 
 def _nearest(name: str, names: list[str]) -> list[str]:
-    """Up to three names like this one, with or without its suite, in any spelling."""
+    """Returns up to three similar names, with or without the suite, in any spelling."""
     spellings: dict[str, list[str]] = {}
     for known in names:
         for spelling in {known, known.split(":")[-1]}:

@@ -1,1 +1,1 @@
-"""WHAT to remember: blocks of streams, sampled by priority, kept on the accelerator."""
+"""WHAT to replay: sequences, sampled by priority, stored on the accelerator."""

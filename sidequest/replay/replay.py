@@ -1,9 +1,9 @@
-"""Prioritised replay of streams: add a block, sample items, give them new priorities.
+"""Prioritised replay of sequences: add a block, sample items, set new priorities.
 
-A *block* is `block_length` (L) steps of all B streams side by side. An *item* (k, b) is
-a stretch of stream b: `prefix` (P) steps to warm the recurrent core up, then the blocks
-k and k + 1, which are trained on. Neighbouring items overlap by a block, as the paper's
-sequences of 80 steps overlap by 40. For L = 4 and P = 2:
+A *stream* is the endless sequence of one environment's steps. A *block* is `block_length`
+(L) steps of all B streams. An *item* (k, b) is a sequence of stream b: `prefix` (P) steps
+of burn-in, then the blocks k and k + 1, which are trained on. Neighbouring items overlap by
+a block, as the paper's sequences of 80 steps overlap by 40. For L = 4 and P = 2:
 
     step      0  1  2  3 | 4  5  6  7 | 8  9 10 11 |12 13 14 15
     block     0          | 1          | 2          | 3
@@ -11,10 +11,10 @@ sequences of 80 steps overlap by 40. For L = 4 and P = 2:
     item 2                       p  p   t  t  t  t   t  t  t  t
     core            ^            ^            ^            ^
 
-Episode ends lie inside; who unrolls an item resets its core there. The core's state is
-kept where prefixes start: at step `core_offset` = (-P) mod L of each block, as it was
-before it saw that step. Item 1 completes when block 2 is added. If blocks 0 to 2 are
-all that fit, block 3 then overwrites block 0: item 1 is gone, item 2 is complete.
+Episodes may end inside; whoever unrolls an item resets the recurrent state there. That
+state is stored where prefixes start: before step `core_offset` = (-P) mod L of each block.
+Item 1 completes when block 2 is added. If blocks 0 to 2 are all that fit, block 3 then
+overwrites block 0: item 1 is gone, item 2 is complete.
 """
 
 from collections.abc import Callable
@@ -31,22 +31,22 @@ from sidequest.types import Key
 TRAINED_BLOCKS = 2
 """Blocks of an item that are trained on, after its prefix."""
 
-LOWEST_PRIORITY = 1e-6
+_LOWEST_PRIORITY = 1e-6
 """An item without any error must remain sampleable."""
 
-HIGHEST_PRIORITY = 1e30
+_HIGHEST_PRIORITY = 1e30
 """So that 10^5 of them still have a finite sum in float32."""
 
 
 class ReplayState(NamedTuple):
-    """What replay remembers: N blocks of B streams."""
+    """N blocks of B streams."""
 
     contents: PyTree
     """The store's own state: the steps of the blocks."""
     cores: PyTree
-    """Of each block, the recurrent state before its step `core_offset`: [N, B, ...]."""
+    """Recurrent states before step `core_offset` of each block: [N, B, ...]."""
     priorities: Float[Array, "N B"]
-    """Of item (k, b) in row k % N; 0 = cannot be sampled."""
+    """Item (k, b) is in row k % N; 0: it cannot be sampled."""
     added: Int[Array, ""]
     """Blocks added so far, which is the number of the next one."""
     oldest: Int[Array, ""]
@@ -54,8 +54,8 @@ class ReplayState(NamedTuple):
 
 
 class Index(NamedTuple):
-    """Which items were sampled. Numbers of blocks are never used twice, so an index
-    tells for ever whether its item is still there."""
+    """Which items were sampled. Block numbers are never reused, so an index always tells
+    whether its item is still there."""
 
     block: Int[Array, " batch"]
     """k: the first block that is trained on."""
@@ -75,18 +75,14 @@ class Sample(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """Pure functions on a `ReplayState`; see the functions of the same names below."""
+    """Pure functions on a `ReplayState`; see the private functions of these names."""
 
     init: Callable[[], ReplayState]
     add: Callable[[ReplayState, PyTree, PyTree, Float[Array, " B"]], ReplayState]
     sample: Callable[[Key, ReplayState, int], Sample]
     reprioritise: Callable[[ReplayState, Index, Float[Array, " batch"]], ReplayState]
-    items: Callable[[ReplayState], Int[Array, ""]]
-    """How many items can be sampled."""
-    observations: Callable[[ReplayState], Int[Array, ""]]
-    """How many steps are held, of all streams together."""
     core_offset: int
-    """At which step of each block `add` wants the recurrent state."""
+    """The step of each block whose recurrent state `add` takes."""
     ring: Ring
 
 
@@ -102,7 +98,7 @@ def make_replay(
     importance_exponent: float = 0.6,
     store: MakeStore = raw_store,
 ) -> Replay:
-    """Replay of at most `capacity` observations, in whole blocks.
+    """Returns replay of at most `capacity` observations, in whole blocks.
 
     Args:
       step_example: one step of one stream; only shapes and dtypes matter.
@@ -131,25 +127,23 @@ def make_replay(
     ring = Ring(blocks, streams, block_length, item_blocks, core_offset)
     kept = store(step_example, ring)
     return Replay(
-        init=partial(init, core_example, ring=ring, store=kept),
-        add=partial(add, ring=ring, store=kept),
+        init=partial(_init, core_example, ring=ring, store=kept),
+        add=partial(_add, ring=ring, store=kept),
         sample=partial(
-            sample,
+            _sample,
             ring=ring,
             store=kept,
             priority_exponent=priority_exponent,
             importance_exponent=importance_exponent,
         ),
-        reprioritise=partial(reprioritise, ring=ring),
-        items=items,
-        observations=partial(observations, ring=ring),
+        reprioritise=partial(_reprioritise, ring=ring),
         core_offset=core_offset,
         ring=ring,
     )
 
 
-def init(core_example: PyTree, *, ring: Ring, store: Store) -> ReplayState:
-    """Empty replay."""
+def _init(core_example: PyTree, *, ring: Ring, store: Store) -> ReplayState:
+    """Returns empty replay."""
     rows = (ring.blocks, ring.streams)
     return ReplayState(
         contents=store.init(),
@@ -160,7 +154,7 @@ def init(core_example: PyTree, *, ring: Ring, store: Store) -> ReplayState:
     )
 
 
-def add(
+def _add(
     state: ReplayState,
     steps: PyTree,
     core: PyTree,
@@ -169,7 +163,7 @@ def add(
     ring: Ring,
     store: Store,
 ) -> ReplayState:
-    """Puts a block over the oldest one, whose items can no longer be sampled.
+    """Overwrites the oldest block, whose items can no longer be sampled.
 
     Args:
       state: replay so far.
@@ -191,7 +185,7 @@ def add(
     return state._replace(priorities=jnp.where(held[:, None], rows, 0.0))
 
 
-def sample(
+def _sample(
     key: Key,
     state: ReplayState,
     batch_size: int,
@@ -201,7 +195,7 @@ def sample(
     priority_exponent: float,
     importance_exponent: float,
 ) -> Sample:
-    """Draws items, with replacement, in proportion to a power of their priorities.
+    """Samples items, with replacement, in proportion to a power of their priorities.
 
     P(i) = p_i^a / sum_j p_j^a  and  w_i = (1 / (N P(i)))^b / max_batch w, where a is the
     priority exponent and b the importance exponent. The block is drawn first, then the
@@ -226,14 +220,14 @@ def sample(
     )
 
 
-def reprioritise(
+def _reprioritise(
     state: ReplayState,
     index: Index,
     priorities: Float[Array, " batch"],
     *,
     ring: Ring,
 ) -> ReplayState:
-    """Gives sampled items new priorities; those that have gone since stay gone.
+    """Sets new priorities of sampled items, except of those overwritten since.
 
     An item that is in the batch more than once gets the greatest of its priorities.
     """
@@ -246,43 +240,32 @@ def reprioritise(
     return state._replace(priorities=rows)
 
 
-def items(state: ReplayState) -> Int[Array, ""]:
-    """How many items can be sampled."""
-    return jnp.count_nonzero(state.priorities)
-
-
-def observations(state: ReplayState, *, ring: Ring) -> Int[Array, ""]:
-    """How many steps are held, of all streams together."""
-    return (state.added - state.oldest) * ring.block_length * ring.streams
-
-
 def _block_in_slot(added: Int[Array, ""], ring: Ring) -> Int[Array, " N"]:
-    """The number of the newest block of each slot; below 0 where there was none yet."""
+    """Returns the newest block number of each slot; below 0 where there was none yet."""
     newest = added - 1
     return newest - (newest - jnp.arange(ring.blocks)) % ring.blocks
 
 
 def _is_held(state: ReplayState, block: Int[Array, " n"], ring: Ring) -> Bool[Array, " n"]:
-    """Whether all blocks of the items that train on `block` first are there."""
+    """Returns whether all blocks of the items that train on `block` first are held."""
     last = block + TRAINED_BLOCKS - 1
     return (last - ring.item_blocks + 1 >= state.oldest) & (last < state.added)
 
 
 def _bounded(priorities: Float[Array, " n"]) -> Float[Array, " n"]:
-    """One priority that is not a number would spoil the sums for all items."""
-    priorities = jnp.nan_to_num(priorities, nan=LOWEST_PRIORITY)
-    return jnp.clip(priorities, LOWEST_PRIORITY, HIGHEST_PRIORITY)
+    """Bounds priorities: one that is not a number would spoil the sums for all items."""
+    priorities = jnp.nan_to_num(priorities, nan=_LOWEST_PRIORITY)
+    return jnp.clip(priorities, _LOWEST_PRIORITY, _HIGHEST_PRIORITY)
 
 
 def _draw(u: Float[Array, ""], mass: Float[Array, " n"]) -> Int[Array, ""]:
-    """The entry in which u * sum(mass) falls, for u in [0, 1); never one of mass 0."""
-    # Entry i owns [ends[i - 1], ends[i]). Counting the ends that lie below is quicker on
-    # an accelerator than a loop that halves, and a sum made in parallel may step back by
-    # a rounding error, which would mislead that loop.
+    """Returns the entry that u * sum(mass) falls into, u in [0, 1); never one of mass 0."""
+    # Entry i is [ends[i - 1], ends[i]). Counting the ends below is faster on an accelerator
+    # than binary search, which a parallel sum's rounding errors could mislead as well.
     ends = jnp.cumsum(mass)
     found = jnp.minimum(jnp.sum(ends <= u * ends[-1]), mass.size - 1)
-    # The same rounding can leave a sliver to an entry of mass 0. It goes to the nearest
-    # entry before that has any, or else to the first.
+    # Such an error can select an entry of mass 0: take the nearest positive one before it,
+    # or else the first.
     positive = mass > 0
     before = jax.lax.cummax(jnp.where(positive, jnp.arange(mass.size), 0))[found]
     return jnp.where(positive[before], before, jnp.argmax(positive))

@@ -1,8 +1,8 @@
-"""Where replay keeps the steps of its blocks: a ring that overwrites its oldest block.
+"""Storage of replay's blocks: a ring that overwrites its oldest block.
 
-Blocks are numbered 0, 1, 2, ... in the order they come; block n lies in slot n % N. A
-store holds the newest of them. The plain one below holds exactly N; one that runs out
-of memory earlier (`tiles.py`) may hold fewer, and says so each time it writes.
+Blocks are numbered 0, 1, 2, ...; block n is in slot n % N. A store holds the newest of
+them. The plain one below holds exactly N; one that runs out of memory earlier (`tiles.py`)
+may hold fewer, and returns the oldest with each write.
 """
 
 from collections.abc import Callable
@@ -17,13 +17,13 @@ class Ring(NamedTuple):
     """The sizes of a ring of blocks, and of the items that are read from it."""
 
     blocks: int
-    """N: how many blocks there is room for."""
+    """N: the most blocks that it holds."""
     streams: int
     block_length: int
     item_blocks: int
-    """How many neighbouring blocks an item touches."""
+    """Number of consecutive blocks that an item is part of."""
     skipped: int
-    """Steps of an item's first block that come before the item starts."""
+    """Steps of an item's first block before the item starts."""
 
     @property
     def item_length(self) -> int:
@@ -31,7 +31,7 @@ class Ring(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Pure functions that keep blocks of steps, and give back the steps of items."""
+    """Pure functions that store blocks of steps and read the steps of items."""
 
     init: Callable[[], PyTree]
     write: Callable[[PyTree, Int[Array, ""], PyTree], tuple[PyTree, Int[Array, ""]]]
@@ -41,11 +41,11 @@ class Store(NamedTuple):
 
 
 MakeStore: TypeAlias = Callable[[PyTree, Ring], Store]
-"""(one step of one stream, sizes) -> store. Raises ValueError if it cannot work."""
+"""(one step of one stream, sizes) -> store. Raises ValueError if the sizes are wrong."""
 
 
 def raw_store(step_example: PyTree, ring: Ring) -> Store:
-    """A store that keeps each array as it is, in one ring [N, B, L, ...] for each."""
+    """Returns a store with one ring [N, B, L, ...] for each array."""
     return Store(
         init=lambda: init_ring(step_example, ring),
         write=lambda state, number, steps: (
@@ -57,13 +57,13 @@ def raw_store(step_example: PyTree, ring: Ring) -> Store:
 
 
 def init_ring(step_example: PyTree, ring: Ring) -> PyTree:
-    """Empty rings for the arrays of a step."""
+    """Returns empty rings for the arrays of a step."""
     shape = (ring.blocks, ring.streams, ring.block_length)
     return jax.tree.map(lambda x: jnp.zeros(shape + x.shape, x.dtype), step_example)
 
 
 def write_ring(rings: PyTree, number: Int[Array, ""], steps: PyTree) -> PyTree:
-    """Puts block `number` [L, B, ...] over the oldest one."""
+    """Writes block `number` [L, B, ...] over the oldest one."""
 
     # Stored as [B, L], so that what is read together lies together: on a CPU, items of
     # small images are read twice as fast as from [L, B].
@@ -80,7 +80,7 @@ def read_ring(
     *,
     ring: Ring,
 ) -> PyTree:
-    """The steps of items that start in block `first`, as [batch, time, ...]."""
+    """Returns the steps of items that start in block `first`: [batch, time, ...]."""
     slots = (first[:, None] + jnp.arange(ring.item_blocks)[None]) % ring.blocks
 
     def read(array):

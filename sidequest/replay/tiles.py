@@ -1,9 +1,9 @@
-"""A lossless store of raw frames: only the tiles that changed are kept.
+"""A lossless store of raw frames: only the tiles that changed are stored.
 
-From one step to the next most of a video game's picture stays as it is. A frame is cut
-into tiles (210 x 160 pixels: 30 x 20 tiles of 7 x 8), and a block keeps all tiles of its
-first frame and after that only those that differ from the frame before. A frame is then
-a row of pointers to tiles. One stream, three tiles, a block of four steps:
+From one step to the next most of a video game's frame stays the same. A frame is cut into
+tiles (210 x 160 pixels: 30 x 20 tiles of 7 x 8), and a block stores all tiles of its first
+frame, then only those that differ from the frame before. A frame is then a row of pointers
+to tiles. One stream, three tiles, a block of four steps:
 
     step            0        1        2        3
     frame           a b c    a b d    a e d    a e c
@@ -11,9 +11,9 @@ a row of pointers to tiles. One stream, three tiles, a block of four steps:
     pool            0:a 1:b 2:c 3:d 4:e 5:c
     pointers        0 1 2    0 1 3    0 4 3    0 4 5
 
-Each block stands alone, so that the oldest can go without harm to the others. All tiles
-lie in one pool, a ring: blocks follow one another in it, and within a block its streams.
-When the pool is full the oldest blocks go, earlier than they would for their number.
+Each block is self-contained, so that the oldest can be evicted. All tiles are in one pool,
+a ring: blocks follow one another in it, and within a block its streams. When the pool is
+full the oldest blocks are evicted, earlier than by their number.
 """
 
 import math
@@ -35,23 +35,23 @@ from sidequest.replay.store import (
 )
 from sidequest.types import AnyArray
 
-BYTES_PER_WORD = 4
-"""Tiles are kept as 32-bit words, four bytes of a row in each: fewer, larger moves."""
+_BYTES_PER_WORD = 4
+"""Tiles are 32-bit words, four bytes of a row in each: fewer, larger moves."""
 
 
 class Tiling(NamedTuple):
-    """How frames are cut, and how much room there is for the pieces."""
+    """Sizes of frames, tiles and the pool."""
 
     frame: tuple[int, ...]
     """Shape of a frame: height, width, and whatever a pixel has."""
     tile: tuple[int, int]
     """Height and width of a tile, in pixels."""
     pool: int
-    """How many tiles there is room for."""
+    """The most tiles that are stored."""
 
     @property
     def tiles(self) -> int:
-        """Of one frame."""
+        """Number of tiles of one frame."""
         return math.prod(self.frame[:2]) // math.prod(self.tile)
 
     @property
@@ -60,29 +60,29 @@ class Tiling(NamedTuple):
         height, width = self.tile
         bytes_of_a_row = width * math.prod(self.frame[2:])
         rows, columns = self.frame[0] // height, self.frame[1] // width
-        return rows, columns, height, bytes_of_a_row // BYTES_PER_WORD
+        return rows, columns, height, bytes_of_a_row // _BYTES_PER_WORD
 
 
 class TileState(NamedTuple):
     """N blocks of L frames of B streams, as pointers to tiles."""
 
     rest: PyTree
-    """Rings of what a step holds beside its frame."""
+    """Rings of the other arrays of a step."""
     pool: UInt32[Array, "pool words"]
     pointers: Integer[Array, "N B L tiles"]
     """From each frame to its tiles, counted from where its block and stream start."""
     starts: Int[Array, "N B"]
-    """Where in the pool the tiles of a block and stream start."""
+    """First position in the pool of each block and stream."""
     sizes: Int[Array, " N"]
-    """How many tiles each block keeps; 0 = the block is not held."""
+    """Number of tiles of each block; 0: the block is not held."""
     head: Int[Array, ""]
-    """Where in the pool the next tile goes."""
+    """Position in the pool of the next tile."""
     evicted: Int[Array, ""]
-    """Blocks that went because the pool was full."""
+    """Blocks evicted because the pool was full."""
 
 
 class TileReport(NamedTuple):
-    """What a run says about its store."""
+    """How much a store holds, and at what cost."""
 
     bytes_per_frame: Float[Array, ""]
     """Tiles and pointers together; NaN while there are no frames."""
@@ -93,7 +93,7 @@ class TileReport(NamedTuple):
 def tile_store(
     frame: Callable[[PyTree], Array], *, memory: int, tile: tuple[int, int] = (7, 8)
 ) -> MakeStore:
-    """A store that keeps one array of each step as tiles, and the others as they are.
+    """Returns a store that keeps one array of each step as tiles, the others as they are.
 
     Args:
       frame: picks that array out of a step; uint8, [height, width, ...].
@@ -108,15 +108,15 @@ def tile_store(
 
         def write(state, number, steps):
             rest = write_ring(state.rest, number, eqx.tree_at(frame, steps, None))
-            state = write_frames(state, number, frame(steps), tiling=tiling)
+            state = _write_frames(state, number, frame(steps), tiling=tiling)
             return state._replace(rest=rest), number + 1 - jnp.count_nonzero(state.sizes)
 
         def read(state, first, stream):
             rest = read_ring(state.rest, first, stream, ring=ring)
-            frames = read_frames(state, first, stream, ring=ring, tiling=tiling)
+            frames = _read_frames(state, first, stream, ring=ring, tiling=tiling)
             return eqx.tree_at(frame, rest, frames, is_leaf=lambda x: x is None)
 
-        return Store(lambda: init_tiles(others, ring, tiling), write, read)
+        return Store(lambda: _init_tiles(others, ring, tiling), write, read)
 
     return make_store
 
@@ -124,16 +124,16 @@ def tile_store(
 def make_tiling(
     frame: AnyArray, ring: Ring, *, memory: int, tile: tuple[int, int]
 ) -> Tiling:
-    """As many tiles as fit into `memory` beside the pointers; ValueError if too few."""
+    """Returns the sizes that fill `memory`; raises ValueError if that is too small."""
     shape = tuple(frame.shape)
     if frame.dtype != jnp.uint8 or len(shape) < 2:
         raise ValueError(f"frames must be uint8 images, not {frame.dtype} of {shape}")
     if shape[0] % tile[0] or shape[1] % tile[1]:
         raise ValueError(f"tile {tile} does not divide the frame {shape[:2]}")
     row = tile[1] * math.prod(shape[2:])
-    if row % BYTES_PER_WORD:
+    if row % _BYTES_PER_WORD:
         raise ValueError(
-            f"a row of tile {tile} has {row} bytes, not a multiple of {BYTES_PER_WORD}"
+            f"a row of tile {tile} has {row} bytes, not a multiple of {_BYTES_PER_WORD}"
         )
     tiling = Tiling(shape, tile, pool=0)
     block = ring.streams * ring.block_length * tiling.tiles
@@ -152,8 +152,8 @@ def make_tiling(
     return tiling._replace(pool=pool)
 
 
-def init_tiles(others_example: PyTree, ring: Ring, tiling: Tiling) -> TileState:
-    """An empty store."""
+def _init_tiles(others_example: PyTree, ring: Ring, tiling: Tiling) -> TileState:
+    """Returns an empty store."""
     rows = (ring.blocks, ring.streams)
     pointers = (*rows, ring.block_length, tiling.tiles)
     return TileState(
@@ -167,21 +167,21 @@ def init_tiles(others_example: PyTree, ring: Ring, tiling: Tiling) -> TileState:
     )
 
 
-def write_frames(
+def _write_frames(
     state: TileState,
     number: Int[Array, ""],
     frames: UInt8[Array, "L B ..."],
     *,
     tiling: Tiling,
 ) -> TileState:
-    """Adds the frames of block `number`; the oldest blocks go if there is no room."""
+    """Adds the frames of block `number`; evicts the oldest blocks if the pool is full."""
     tiles = _cut(frames, tiling)
     changed = jnp.any(tiles[:, 1:] != tiles[:, :-1], axis=-1)
     changed = jnp.pad(changed, ((0, 0), (1, 0), (0, 0)), constant_values=True)
     local, counts = _number_changes(changed)
     ends = jnp.cumsum(counts)
     starts = (state.head + ends - counts) % tiling.pool
-    # Tiles that did not change are sent past the end of the pool, that is nowhere.
+    # Tiles that did not change are written past the end of the pool, so dropped.
     position = (starts[:, None, None] + local) % tiling.pool
     position = jnp.where(changed, position, tiling.pool)
     pool = state.pool.at[position.reshape(-1)].set(
@@ -200,7 +200,7 @@ def write_frames(
     )
 
 
-def read_frames(
+def _read_frames(
     state: TileState,
     first: Int[Array, " batch"],
     stream: Int[Array, " batch"],
@@ -208,7 +208,7 @@ def read_frames(
     ring: Ring,
     tiling: Tiling,
 ) -> UInt8[Array, "batch time ..."]:
-    """The frames of items that start in block `first`, put together again."""
+    """Returns the frames of items that start in block `first`."""
     slots = (first[:, None] + jnp.arange(ring.item_blocks)[None]) % ring.blocks
     local = state.pointers[slots, stream[:, None]].astype(jnp.int32)
     starts = state.starts[slots, stream[:, None]]
@@ -228,10 +228,10 @@ def read_frames(
 
 
 def tile_report(state: TileState) -> TileReport:
-    """How much the store holds, and what that costs."""
+    """Returns how much the store holds, and at what cost."""
     _, streams, length, tiles = state.pointers.shape
     held = jnp.count_nonzero(state.sizes) * streams * length
-    tile_bytes = state.pool.shape[1] * BYTES_PER_WORD
+    tile_bytes = state.pool.shape[1] * _BYTES_PER_WORD
     per_frame = jnp.sum(state.sizes) / held * tile_bytes
     return TileReport(
         bytes_per_frame=per_frame + tiles * state.pointers.dtype.itemsize,
@@ -241,7 +241,7 @@ def tile_report(state: TileState) -> TileReport:
 
 
 def _pointer_dtype(ring: Ring, tiling: Tiling) -> jnp.dtype:
-    """16 bits suffice for the paper's 40 frames of 600 tiles, and save 1.2 kB a frame."""
+    """Returns uint16 where it suffices, as for 40 frames of 600 tiles: it saves 1.2 kB."""
     most = ring.block_length * tiling.tiles
     return jnp.dtype(jnp.uint16 if most <= 2**16 else jnp.int32)
 
@@ -263,7 +263,7 @@ def _number_changes(
 def _make_room(
     sizes: Int[Array, " N"], number: Int[Array, ""], size: Int[Array, ""], pool: int
 ) -> tuple[Int[Array, " N"], Int[Array, ""]]:
-    """Sizes of the blocks that can stay beside a new one, and how many must go."""
+    """Returns the sizes of the blocks that stay beside a new one, and how many go."""
     # The slot of the new block is left out: what it held goes in any case.
     slots = (number - 1 - jnp.arange(len(sizes) - 1)) % len(sizes)
     newest_first = sizes[slots]
@@ -276,9 +276,9 @@ def _make_room(
 def _cut(
     frames: UInt8[Array, "L B ..."], tiling: Tiling
 ) -> UInt32[Array, "B L tiles words"]:
-    """Frames as tiles of words, one stream after the other."""
+    """Returns frames as tiles of words, one stream after the other."""
     rows, columns, height, words = tiling.grid
-    shape = (*frames.shape[:2], rows, height, columns, words, BYTES_PER_WORD)
+    shape = (*frames.shape[:2], rows, height, columns, words, _BYTES_PER_WORD)
     grid = jax.lax.bitcast_convert_type(frames.reshape(shape), jnp.uint32)
     # Words are moved, not bytes, and once: XLA then needs no copy of the frames.
     grid = jnp.transpose(grid, (1, 0, 2, 4, 3, 5))

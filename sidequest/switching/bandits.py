@@ -60,17 +60,15 @@ def draw(key: Key, probabilities: Float[Array, "K"]) -> Int[Array, ""]:
     return jnp.sum(threshold >= cumulative).astype(jnp.int32)
 
 
-def proportional(
-    arms: int, window: int | Literal["adaptive"] = "adaptive", tie: float = 0.5
-) -> Bandit:
+def proportional(arms: int, window: int | Literal["adaptive"] = "adaptive") -> Bandit:
     """Samples arms in proportion to how often they do better than average.
 
         mu(z) = (1/2 + number of successes of z) / (1 + number of plays of z)
         P(z)  = mu(z) / sum mu          over the last h episodes
 
     An episode succeeds if its return is above the mean return of the window (Schaul et
-    al. 2019). `tie` is what a return equal to the mean counts for: with 1/2, equal returns
-    leave the arms exactly uniform. The published rule for adapting h is not public;
+    al. 2019); a return equal to the mean counts 1/2, so that equal returns leave the arms
+    exactly uniform. The published rule for adapting h is not public;
     `window="adaptive"` takes the candidate 4K, 8K, ... 4096 that predicted the returns of
     recent episodes best, from the mean return of their arm; ties go to the longest.
     """
@@ -96,7 +94,7 @@ def proportional(
         # Shifted by one of the values, the mean of equal returns is exactly that value.
         shifted = state.fitness - state.fitness[-1]
         mean = jnp.sum(shifted, where=recent) / jnp.maximum(jnp.sum(recent), 1)
-        success = jnp.where(shifted == mean, tie, (shifted > mean).astype(jnp.float32))
+        success = jnp.where(shifted == mean, 0.5, (shifted > mean).astype(jnp.float32))
         played = recent[None] & (state.arms[None] == jnp.arange(arms)[:, None])
         plays = jnp.sum(played, axis=1, dtype=jnp.float32)
         successes = jnp.sum(jnp.where(played, success, 0.0), axis=1)

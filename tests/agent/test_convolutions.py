@@ -79,13 +79,13 @@ def test_how_the_first_layers_are_computed(monkeypatch, backend, first):
     used = []
 
     def spy(name):
-        original = getattr(layers, f"{name}_convolution")
+        original = getattr(layers, f"_{name}_convolution")
 
         def convolve(*args):
             used.append(name)
             return original(*args)
 
-        monkeypatch.setattr(layers, f"{name}_convolution", convolve)
+        monkeypatch.setattr(layers, f"_{name}_convolution", convolve)
 
     spy("space_to_depth")
     spy("banded")

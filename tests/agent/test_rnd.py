@@ -6,8 +6,8 @@ import numpy as np
 import optax
 import pytest
 
-from sidequest.agent.convolutions import ConvolutionShape, ObservationSpec
-from sidequest.agent.rnd import RND, _normalise, _prepare, make_rnd
+from sidequest.agent.convolutions import ConvolutionShape, ObservationSpec, encode
+from sidequest.agent.rnd import RND, _normalise, make_rnd
 
 VECTOR = ObservationSpec((6,))
 PLANES = ObservationSpec((10, 10, 4))
@@ -90,9 +90,9 @@ def test_the_normaliser_is_that_of_numpy(spec):
     for batch in batches:
         state, _ = rnd.update(state, batch)
     flat = np.concatenate([np.reshape(batch, (-1, *spec.shape)) for batch in batches])
-    downsampling = 2 if spec == FRAME else 1
-    look = jax.vmap(lambda x: _prepare(spec, x, downsampling))
-    inputs = np.asarray(look(jnp.asarray(flat)))
+    pixels = flat[:, ::2, ::2] if spec == FRAME else flat
+    encoded = jax.vmap(lambda x: encode(spec, x, jnp.dtype("float32")))
+    inputs = np.asarray(encoded(jnp.asarray(pixels)))
     assert state.normaliser.count == len(flat)
     np.testing.assert_allclose(state.normaliser.mean, inputs.mean(0), atol=1e-5)
     np.testing.assert_allclose(state.normaliser.variance, inputs.var(0), atol=1e-5)

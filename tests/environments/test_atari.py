@@ -18,6 +18,9 @@ SEVEN = {
 }
 
 
+SLOW = pytest.mark.slow
+
+
 def make_group(game="frostbite", *, streams=1, seed=0, **settings):
     (group,) = atari.build_groups(
         game, groups=1, streams=streams, seed=seed, threads=2, **settings
@@ -67,7 +70,13 @@ class Single:
         return np.maximum(frames[-1], frames[-2]), total, False
 
 
-@pytest.mark.parametrize("game", SEVEN)
+@pytest.mark.parametrize(
+    "game",
+    [
+        game if game in ("gravitar", "ms_pacman") else pytest.param(game, marks=SLOW)
+        for game in SEVEN
+    ],
+)
 def test_same_frames_and_rewards_as_a_single_environment(game):
     check_against_single(game, steps=150)
 

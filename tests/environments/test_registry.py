@@ -78,7 +78,7 @@ def test_a_name_like_no_other_gets_no_suggestion():
 
 def test_a_game_of_ones_own(monkeypatch):
     monkeypatch.setattr(registry, "_registered", {})
-    environment = probes.constant().environment
+    environment = probes.PROBES["probe:constant"]().environment
     registry.register("mine:game", lambda: environment)
     assert registry.make("mine:game") is environment
     assert registry.games()[-1] == ("mine:game", "mine", None, None)

@@ -77,3 +77,14 @@ def assert_item(replay: Replay, prefix: int, sample) -> None:
     np.testing.assert_array_equal(sample.steps.image, image % 256)
     np.testing.assert_array_equal(sample.core.time, start)
     np.testing.assert_array_equal(sample.core.stream[:, 0], sample.index.stream)
+
+
+def items(state) -> int:
+    """How many items can be sampled."""
+    return int(jnp.count_nonzero(state.priorities))
+
+
+def observations(replay, state) -> int:
+    """How many steps are held, of all streams together."""
+    ring = replay.ring
+    return int(state.added - state.oldest) * ring.block_length * ring.streams

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sidequest.replay.replay import make_replay
 from sidequest.replay.store import Ring
 from sidequest.replay.tiles import Tiling, make_tiling, tile_report, tile_store
+from tests.replay.streams import items, observations
 
 
 class Step(NamedTuple):
@@ -106,8 +107,8 @@ def test_what_is_sampled_is_exact_and_the_oldest_go_first(pool, shares, seed):
         assert int(state.oldest) == oldest
         assert int(report.blocks_evicted) == evicted
         assert int(report.observations_held) == held * LENGTH * STREAMS
-        assert int(replay.observations(state)) == held * LENGTH * STREAMS
-        assert int(replay.items(state)) == max(held - 2, 0) * STREAMS
+        assert int(observations(replay, state)) == held * LENGTH * STREAMS
+        assert int(items(state)) == max(held - 2, 0) * STREAMS
         per_frame = sizes[oldest : number + 1].sum() * 8 / (held * LENGTH * STREAMS)
         np.testing.assert_allclose(report.bytes_per_frame, per_frame + 8, rtol=1e-6)
         if held > 2:
@@ -153,9 +154,9 @@ def test_an_item_evicted_while_in_flight_stays_gone():
         if number == 4:
             index = sample(jax.random.key(0), state).index
     # The three blocks that changed throughout fill the pool; item 6 alone is whole.
-    assert (int(state.oldest), int(replay.items(state))) == (5, STREAMS)
+    assert (int(state.oldest), int(items(state))) == (5, STREAMS)
     state = replay.reprioritise(state, index, jnp.full(8, 5.0))
-    assert int(replay.items(state)) == STREAMS
+    assert int(items(state)) == STREAMS
     assert_exact(sample(jax.random.key(1), state), frames)
 
 

@@ -61,12 +61,6 @@ def test_proportional_by_hand():
     assert chances(bandit, [*items, (0, 9.0)]) == pytest.approx([3 / 5, 2 / 5])
 
 
-@pytest.mark.parametrize("tie, expected", [(0.5, [2 / 5, 3 / 5]), (1.0, [1 / 2] * 2)])
-def test_what_a_tie_counts_for(tie, expected):
-    items = [(0, 1.0), (0, 0.0), (1, 3.0), (1, 0.0)]
-    assert chances(proportional(2, 4, tie), items) == pytest.approx(expected)
-
-
 def test_an_arm_without_data_sits_at_one_half():
     # Arm 0: 1 of 2 succeeds, mu = 1.5/3. Arms 1 and 2: 1/2.
     assert chances(proportional(3, 8), [(0, 0.0), (0, 2.0)]) == pytest.approx([1 / 3] * 3)
