@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 
 import matplotlib
 import numpy as np
-from jaxtyping import Bool, Float, Integer, Num, UInt8
+from jaxtyping import Float, Integer, Num, UInt8
 from PIL import Image, ImageDraw, ImageFont
 from PIL.ImageColor import getrgb
 
@@ -48,33 +48,13 @@ FASTEST_GIF = 50  # frames a second; players slow down what is faster
 HINT = 'an mp4 needs PyAV: pip install "sidequest[video]"; or name a .gif file'
 
 _TELEVISION = 4 / 3  # Atari's pixels are wider than they are tall
-CELL = 15  # pixels of a symbol's side
+CELL = 30  # pixels of a tile's side
 BARS = (105, 140)  # height and width of the image of a vector
-UNSEEN, FLOOR, LINE = (34, 34, 34), (0, 0, 0), (60, 60, 60)
+UNSEEN, GROUND, _LINE = (34, 34, 34), (0, 0, 0), (60, 60, 60)
 PLANES = (
     *((31, 190, 207), (255, 221, 87), (214, 118, 49), (120, 170, 90), (178, 118, 210)),
     *((240, 110, 120), (90, 140, 220), (200, 200, 200), (150, 100, 80), (240, 170, 210)),
 )
-SYMBOLS = (
-    *("empty", "floor", "wall", "ball", "square", "pyramid", "goal", "key"),
-    *("door_locked", "door_closed", "door_open", "hex", "star"),
-)
-"""XLand-MiniGrid's tiles in the order of their numbers; a test compares them."""
-COLOURS = {
-    "empty": UNSEEN,
-    "red": (230, 50, 50),
-    "green": (60, 190, 70),
-    "blue": (70, 110, 240),
-    "purple": (160, 70, 210),
-    "yellow": (240, 220, 60),
-    "grey": (130, 130, 130),
-    "black": FLOOR,
-    "orange": (245, 150, 40),
-    "white": (240, 240, 240),
-    "brown": (150, 95, 50),
-    "pink": (245, 160, 200),
-}
-"""XLand-MiniGrid's colours in the order of their numbers."""
 
 
 class Caption(NamedTuple):
@@ -86,21 +66,14 @@ class Caption(NamedTuple):
     """How the episode ended; shown with the last frame."""
 
 
-class Tracks(NamedTuple):
-    """The strip of a whole episode: three tracks, `width` pixels a step."""
-
-    width: int
-    modes: Pixels
-    signal: Pixels
-    reward: Pixels
-
-
 def draw_film(
     render: Callable[[int], Pixels], trace: Trace, caption: Caption
 ) -> Iterator[Pixels]:
     """Yields one frame a step, all of one size with even sides, as videos need them."""
     steps = len(trace.modes)
-    tracks = paint_tracks(trace)
+    width = min(max(TRACK // steps, STEP_WIDTHS[0]), STEP_WIDTHS[1])
+    tracks = paint_tracks(trace, width)
+    fitting = TRACK // width
     returns, explored = np.cumsum(trace.reward), np.cumsum(trace.modes)
     background = _draw_background(_enlarge(render(0)).shape, trace, caption)
     left = background.shape[1] - PANEL + MARGIN
@@ -110,7 +83,10 @@ def draw_film(
         game = _enlarge(render(step))
         top = (len(frame) - len(game)) // 2
         frame[top : top + len(game), : game.shape[1]] = game
-        _paste_tracks(frame[:, left:], tracks, step, steps)
+        first = max(0, step + 1 - fitting)
+        for top, track in zip(_TOPS, tracks, strict=True):
+            shown = track[:, first * width : (step + 1) * width]
+            frame[top : top + len(track), left : left + shown.shape[1]] = shown
         mode, word, colour = (
             ("X", "explore", MAGENTA) if trace.modes[step] else ("G", "exploit", BLUE)
         )
@@ -156,18 +132,15 @@ def _draw_background(shape: tuple[int, ...], trace: Trace, caption: Caption) -> 
     return np.asarray(image)
 
 
-def paint_tracks(trace: Trace) -> Tracks:
-    """Paints the modes, the trigger's signal and the rewards of a whole episode."""
-    steps = len(trace.modes)
-    narrow, wide = STEP_WIDTHS
-    width = min(wide, max(narrow, TRACK // steps))
-    modes = _canvas(MODE_HEIGHT, steps)
+def paint_tracks(trace: Trace, width: int) -> tuple[Pixels, Pixels, Pixels]:
+    """Paints modes, signal and rewards of a whole episode, `width` pixels a step."""
+    modes = _canvas(MODE_HEIGHT, len(trace.modes))
     low = (MODE_HEIGHT - _EXPLOIT_HEIGHT) // 2
     modes[low:-low] = getrgb(BLUE)
     modes[:, trace.modes] = getrgb(MAGENTA)
     reward = _paint_reward(trace.reward)
     modes, reward = (np.repeat(track, width, axis=1) for track in (modes, reward))
-    return Tracks(width, modes, _paint_signal(trace, width), reward)
+    return modes, _paint_signal(trace, width), reward
 
 
 def _paint_signal(trace: Trace, width: int) -> Pixels:
@@ -212,15 +185,6 @@ def _canvas(height: int, width: int) -> Pixels:
     return np.full((height, width, 3), getrgb(PAPER), np.uint8)
 
 
-def _paste_tracks(panel: Pixels, tracks: Tracks, step: int, steps: int) -> None:
-    fitting = TRACK // tracks.width
-    start = max(0, step + 1 - fitting) if steps > fitting else 0
-    columns = slice(start * tracks.width, (step + 1) * tracks.width)
-    for top, track in zip(_TOPS, tracks[1:], strict=True):
-        shown = track[:, columns]
-        panel[top : top + len(track), : shown.shape[1]] = shown
-
-
 def _write(
     image: Image.Image,
     text: str,
@@ -256,7 +220,7 @@ def make_renderer(
     """
     shape = observations.shape[1:]
     if categories is not None and len(shape) == 3 and shape[-1] == 2:
-        return lambda step: _render_symbols(observations[step])
+        return lambda step: _render_tiles(observations[step])
     if len(shape) == 3 and shape[-1] == 3 and maximum == 255:
         return lambda step: _render_television(observations[step])
     if len(shape) in (2, 3):
@@ -275,7 +239,7 @@ def _render_television(frame: Pixels) -> Pixels:
 def _render_planes(planes: Num[np.ndarray, "height width *planes"]) -> Pixels:
     """Paints each plane in its own colour, the first on top; values are from 0 to 1."""
     planes = planes.reshape(*planes.shape[:2], -1)
-    image = np.full((*planes.shape[:2], 3), FLOOR, np.float32)
+    image = np.full((*planes.shape[:2], 3), GROUND, np.float32)
     for number in reversed(range(planes.shape[2])):
         strength = np.clip(planes[:, :, number, None], 0, 1)
         colour = strength * np.array(PLANES[number % len(PLANES)])
@@ -283,51 +247,28 @@ def _render_planes(planes: Num[np.ndarray, "height width *planes"]) -> Pixels:
     return image.astype(np.uint8)
 
 
-def _render_symbols(grid: Integer[np.ndarray, "height width 2"]) -> Pixels:
-    """Paints a grid of (tile, colour) as the agent sees it: it stands below, looking up."""
+def _render_tiles(grid: Integer[np.ndarray, "height width 2"]) -> Pixels:
+    """Paints a grid of (tile, colour) as XLand-MiniGrid does; the agent looks up.
+
+    Tile 0 is what the agent does not see.
+    """
+    from xminigrid.rendering.rgb_render import render_tile
+
     height, width, _ = grid.shape
-    image = np.zeros((height * CELL, width * CELL, 3), np.uint8)
-    colours = list(COLOURS.values())
+    image = np.full((height * CELL, width * CELL, 3), UNSEEN, np.uint8)
     for row, column in np.ndindex(height, width):
-        symbol, colour = SYMBOLS[grid[row, column, 0]], colours[grid[row, column, 1]]
-        cell = image[row * CELL : (row + 1) * CELL, column * CELL : (column + 1) * CELL]
-        cell[:] = UNSEEN if symbol == "empty" else FLOOR
-        cell[shape_of(symbol)] = colour
-        cell[0] = cell[:, 0] = LINE
-    middle = width // 2 * CELL
-    image[-CELL:, middle : middle + CELL][shape_of("agent")] = COLOURS["white"]
+        tile, colour = grid[row, column].tolist()
+        agent = 0 if (row, column) == (height - 1, width // 2) else None
+        if tile:
+            cell = np.s_[row * CELL : (row + 1) * CELL, column * CELL : (column + 1) * CELL]
+            image[cell] = render_tile((tile, colour), agent, tile_size=CELL)
     return image
-
-
-@cache
-def shape_of(symbol: str) -> Bool[np.ndarray, "CELL CELL"]:
-    """Returns the pixels of a cell that a symbol fills with its colour."""
-    places = (np.arange(CELL) + 0.5) / CELL * 2 - 1
-    x, y = np.meshgrid(places, places)  # to the right and downwards, from -1 to 1
-    radius = np.maximum(abs(x), abs(y))
-    door = (radius > 0.7) & (radius < 0.9)
-    shapes = {
-        "wall": radius < 1,
-        "goal": radius < 0.9,
-        "ball": x**2 + y**2 < 0.5,
-        "square": radius < 0.6,
-        "pyramid": (abs(x) < (y + 0.8) / 2) & (y < 0.8),
-        "agent": (abs(x) < (y + 0.7) / 2) & (y < 0.7),
-        "key": ((x**2 + (y + 0.4) ** 2 < 0.15) | (abs(x) < 0.15) & (y > -0.2) & (y < 0.8))
-        | ((y > 0.4) & (y < 0.65) & (x > 0) & (x < 0.5)),
-        "door_locked": door | (radius < 0.3),
-        "door_closed": door | (abs(x - 0.35) < 0.15) & (abs(y) < 0.15),
-        "door_open": (radius < 0.9) & (x < -0.7),
-        "hex": (abs(x) + abs(y) / 2 < 0.7) & (abs(y) < 0.7),
-        "star": np.minimum(abs(x), abs(y)) + radius / 3 < 0.3,
-    }
-    return shapes.get(symbol, np.zeros((CELL, CELL), bool))
 
 
 def _render_bars(values: Float[np.ndarray, "N"]) -> Pixels:
     """Paints numbers from -1 to 1 as bars that rise or hang from a line in the middle."""
     height, width = BARS
-    image = np.full((height, width, 3), FLOOR, np.uint8)
+    image = np.full((height, width, 3), GROUND, np.uint8)
     middle = height // 2
     edges = np.linspace(0, width, len(values) + 1).round().astype(int)
     for value, left, right in zip(values, edges, edges[1:], strict=False):
@@ -335,7 +276,7 @@ def _render_bars(values: Float[np.ndarray, "N"]) -> Pixels:
         gap = (right - left) // 6
         top, bottom = sorted((middle, tip))
         image[top : bottom + 1, left + gap : right - gap] = PLANES[0 if value > 0 else 2]
-    image[middle] = LINE
+    image[middle] = _LINE
     return image
 
 

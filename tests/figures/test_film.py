@@ -11,18 +11,14 @@ from sidequest.figures import film, style
 from sidequest.figures.film import (
     BARS,
     CELL,
-    COLOURS,
-    FLOOR,
-    LINE,
+    GROUND,
     PLANES,
-    SYMBOLS,
     UNSEEN,
     Caption,
     draw_film,
     make_renderer,
     paint_tracks,
     save_film,
-    shape_of,
 )
 from tests.figures.decoding import decode, modes_shown
 from tests.figures.traces import trace_of
@@ -90,14 +86,15 @@ def test_the_signal_is_a_line_with_gaps():
     signal = np.array([np.nan, 0.0, 4.0, 2.0, np.nan], np.float32)
     trace = trace_of("GGGGX")._replace(signal=signal)
     width = film.STEP_WIDTHS[1]
-    columns = paint_tracks(trace).signal[:, width // 2 :: width]
+    _, signal, _ = paint_tracks(trace, width)
+    columns = signal[:, width // 2 :: width]
     inked = (columns == getrgb(style.INK)).all(axis=2)
     rows = [np.flatnonzero(inked[:, step]).tolist() for step in range(5)]
     bottom, top = film.GRAPH_HEIGHT - 3, 1
     middle = top + (bottom - top) // 2
     assert rows == [[], [bottom, bottom + 1], [1, 2], [middle, middle + 1], []]
     # Neighbours are joined.
-    joined = (paint_tracks(trace).signal[:, 2 * width] == getrgb(style.INK)).all(axis=1)
+    joined = (signal[:, 2 * width] == getrgb(style.INK)).all(axis=1)
     assert joined[top : bottom + 2].all()
     # Where the agent explores, the ground is tinted.
     assert (columns[:, 4] == getrgb(film.SHADE)).all()
@@ -105,8 +102,7 @@ def test_the_signal_is_a_line_with_gaps():
 
 def test_rewards_are_bars_up_and_down():
     reward = np.array([0.0, 8.0, -4.0, 0.001], np.float32)
-    picture = paint_tracks(trace_of("GGGG")._replace(reward=reward)).reward
-    columns = picture[:, :: film.STEP_WIDTHS[1]]
+    *_, columns = paint_tracks(trace_of("GGGG")._replace(reward=reward), 1)
     middle = film.GRAPH_HEIGHT // 2
     reach = middle - 2
     up, down = getrgb(style.GOLD), getrgb(style.INK)
@@ -177,7 +173,7 @@ def test_planes_have_colours_and_the_first_is_on_top():
     picture = make_renderer(planes[None], 1.0, None)(0)
     assert picture.tolist() == [
         [list(PLANES[0]), list(PLANES[1])],
-        [list(PLANES[0]), list(FLOOR)],
+        [list(PLANES[0]), list(GROUND)],
     ]
 
 
@@ -186,43 +182,21 @@ def test_a_flat_grid_is_one_plane():
     assert (picture == PLANES[0]).all(axis=2).tolist() == np.eye(3, dtype=bool).tolist()
 
 
-def test_symbols_have_their_colours():
-    wall, goal = SYMBOLS.index("wall"), SYMBOLS.index("goal")
-    names = list(COLOURS)
-    grid = np.zeros((3, 3, 2), np.uint8)
-    grid[0, 0] = wall, names.index("grey")
-    grid[0, 1] = goal, names.index("green")
-    grid[0, 2] = SYMBOLS.index("floor"), names.index("black")
-    picture = make_renderer(grid[None], 12.0, (13, 12))(0)
-    assert picture.shape == (3 * CELL, 3 * CELL, 3)
-    middles = picture[CELL // 2 :: CELL, CELL // 2 :: CELL]
-    row = [COLOURS["grey"], COLOURS["green"], FLOOR]
-    assert middles[0].tolist() == [list(colour) for colour in row]
-    # The agent stands below the middle and looks up.
-    assert tuple(middles[2, 1]) == COLOURS["white"]
-    assert tuple(middles[1, 1]) == UNSEEN and tuple(picture[CELL, 5]) == LINE
-
-
-def test_every_symbol_looks_different():
-    shapes = {symbol: shape_of(symbol) for symbol in SYMBOLS}
-    assert not shapes["empty"].any() and not shapes["floor"].any()
-    drawn = {shape.tobytes() for shape in shapes.values()}
-    assert len(drawn) == len(SYMBOLS) - 1
-    assert all(shape.any() for name, shape in shapes.items() if name not in SYMBOLS[:2])
-
-
-def test_the_symbols_are_the_librarys():
+def test_tiles_have_their_colours():
     constants = pytest.importorskip("xminigrid.core.constants")
-
-    def named(table) -> dict[str, int]:
-        return {
-            name.lower(): int(value)
-            for name, value in vars(table).items()
-            if name.isupper() and not name.startswith("_")
-        }
-
-    assert named(constants.Tiles) == {name: i for i, name in enumerate(SYMBOLS)}
-    assert named(constants.Colors) == {name: i for i, name in enumerate(COLOURS)}
+    tiles, colours = constants.Tiles, constants.Colors
+    grid = np.zeros((3, 3, 2), np.uint8)
+    grid[0, 0] = tiles.WALL, colours.GREY
+    grid[0, 1] = tiles.GOAL, colours.GREEN
+    grid[2, 1] = tiles.FLOOR, colours.BLACK
+    image = make_renderer(grid[None], 12.0, (13, 12))(0)
+    assert image.shape == (3 * CELL, 3 * CELL, 3)
+    middles = image[CELL // 2 :: CELL, CELL // 2 :: CELL]
+    assert middles[0].tolist() == [[100, 100, 100], [0, 255, 0], list(UNSEEN)]
+    # The agent stands below the middle and looks up.
+    assert middles[2, 1].tolist() == [255, 0, 0]
+    top, bottom = image[2 * CELL + 5, CELL + 5], image[-6, CELL + 7]
+    assert top.max() < 100 and bottom[0] > 200
 
 
 def test_vectors_are_bars():
@@ -233,7 +207,7 @@ def test_vectors_are_bars():
     left, right = width // 4, 3 * width // 4
 
     def filled(step, column):
-        return np.flatnonzero((screen(step)[:, column] != FLOOR).any(axis=1))
+        return np.flatnonzero((screen(step)[:, column] != GROUND).any(axis=1))
 
     # The greatest number of the episode, 2, is as long as there is room.
     assert filled(0, left).tolist() == list(range(middle - reach, middle + 1))
