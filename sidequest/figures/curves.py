@@ -24,6 +24,7 @@ from sidequest.figures.data import (
     count,
     distinct,
     gap_notes,
+    groups,
     listed,
     of_runs,
     some,
@@ -85,6 +86,22 @@ def read_curves(records: Records, runs: pl.DataFrame, *columns: str) -> pl.DataF
     )
 
 
+def label_lines(runs: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFrame:
+    """Returns the runs of some variants, given by their label, which is put in `line`."""
+    nothing = runs.clear().with_columns(line=pl.lit("", pl.String()))
+    labelled = [
+        runs.filter(variant=name).with_columns(line=pl.lit(label))
+        for label, name in variants.items()
+    ]
+    return pl.concat([nothing, *labelled])
+
+
+def _ranked(frame: pl.DataFrame, label: str, value: str, digits: str) -> str:
+    """Returns `a 3.1, b 2.0`: labels with their values, greatest first."""
+    rows = frame.sort(value, descending=True, maintain_order=True).select(label, value)
+    return ", ".join(f"{name} {number:{digits}}" for name, number in rows.iter_rows())
+
+
 def draw_curves(
     axes: Axes, records: Records, runs: pl.DataFrame, styles: Mapping[str, LineStyle]
 ) -> None:
@@ -94,14 +111,13 @@ def draw_curves(
         style.say_empty(axes)
         return
     unit, name = style.frame_unit(curves["frames"].to_numpy().max())
-    for label in distinct(runs, "line"):
+    for line in groups(curves, "line"):
         seeds = [
             (one["frames"].to_numpy() / unit, one["return"].to_numpy())
-            for one in curves.filter(line=label).partition_by("run", maintain_order=True)
+            for one in groups(line, "run")
         ]
-        if seeds:
-            variant = curves.filter(line=label)["variant"][0]
-            _draw_line(axes, seeds, {**styles[label], "label": variant})
+        look = {**styles[line["line"][0]], "label": line["variant"][0]}
+        _draw_line(axes, seeds, look)
     axes.set_xlim(left=0)
     axes.set_xlabel(name)
 
@@ -151,9 +167,8 @@ def some_styles(labels: Sequence[str]) -> dict[str, LineStyle]:
 def _draw_panels(
     records: Records,
     runs: pl.DataFrame,
-    styles: Mapping[str, LineStyle],
-    *,
     title: str,
+    styles: Mapping[str, LineStyle],
     names: Mapping[str, str],
     notes: Sequence[str],
 ) -> Figure:
@@ -161,27 +176,16 @@ def _draw_panels(
 
     `names` are the legend's texts by the label of the line.
     """
-    panels = runs["section", "panel"].unique(maintain_order=True)
-    sections = [
-        own["panel"].to_list() for _, own in panels.group_by("section", maintain_order=True)
-    ]
+    sections = [distinct(own, "panel") for own in groups(runs, "section")]
     if max(map(len, sections)) == 1:  # one game: side by side
-        sections = [panels["panel"].to_list()]
-    columns = min(_COLUMNS, max(map(len, sections)))
-    rows = [
-        section[i : i + columns]
-        for section in sections
-        for i in range(0, len(section), columns)
-    ]
+        sections = [distinct(runs, "panel")]
+    rows = [row for section in sections for row in style.in_rows(section, _COLUMNS)]
     keys, notes = style_keys(styles, names), [_SPREAD, *notes]
     figure = style.compose(1.75 * len(rows), title=title, keys=keys, notes=notes)
-    grid = figure.subplots(len(rows), columns, squeeze=False)
-    for cells, row in zip(grid, rows, strict=True):
-        for axes, panel in zip(cells, row, strict=False):
+    for cells, row in zip(style.add_panels(figure, rows), rows, strict=True):
+        for axes, panel in zip(cells, row, strict=True):
             draw_curves(axes, records, runs.filter(panel=panel), styles)
             axes.set_title(style.plain(panel))
-        for axes in cells[len(row) :]:
-            axes.set_visible(False)
         cells[0].set_ylabel("return")
     return figure
 
@@ -203,15 +207,9 @@ def _granularity_runs(records: Records) -> pl.DataFrame:
     """
     runs = evaluated_runs(records)
     names = distinct(runs, "variant")
-    parts = [runs.with_columns(line=pl.lit("")).clear()]
-    for mode in modes_in(names):
-        chosen = representatives(names, mode)
-        if len(chosen) > 1:
-            parts += [
-                runs.filter(variant=name).with_columns(line=pl.lit(granularity))
-                for granularity, name in chosen.items()
-            ]
-    return pl.concat(parts)
+    chosen = [representatives(names, mode) for mode in modes_in(names)]
+    chosen = [variants for variants in chosen if len(variants) > 1]
+    return pl.concat([label_lines(runs, variants) for variants in [{}, *chosen]])
 
 
 def _legend_names(runs: pl.DataFrame) -> dict[str, str]:
@@ -249,22 +247,17 @@ def learning_curves(records: Records) -> Plot | None:
         games = count(sum(number for _, number in winners), "game")
         sentences.append(f"{mode}: of {games}, the highest mean is {said}.")
     notes = _missing_notes(records, runs)
-    title, names = "Return of the greedy policy, by granularity", _legend_names(runs)
-    looks = {"title": title, "names": names, "notes": notes}
-    figure = _draw_panels(records, runs, _GRANULARITY_STYLES, **looks)
+    looks = _GRANULARITY_STYLES, _legend_names(runs)
+    title = "Return of the greedy policy, by granularity"
+    figure = _draw_panels(records, runs, title, *looks, notes)
     return Plot(figure, " ".join([*sentences, *notes]), table)
 
 
-def scale_for(runs: pl.DataFrame, games: Sequence[str]) -> Scale:
-    """Returns a scale from all runs of these games, so that figures of a study share it."""
-    return choose_scale(
-        {game: runs.filter(game=game)["score"].to_numpy() for game in games}
-    )
-
-
-def final_strata(runs: pl.DataFrame, games: Sequence[str], scale: Scale) -> Strata:
-    """Returns the final scores of each game's runs, on a scale."""
-    return [scale.apply(game, runs.filter(game=game)["score"].to_numpy()) for game in games]
+def final_scores(
+    runs: pl.DataFrame, games: Sequence[str]
+) -> dict[str, Float[np.ndarray, "N"]]:
+    """Returns the final scores of the runs of each game."""
+    return {game: runs.filter(game=game)["score"].to_numpy() for game in games}
 
 
 @style.styled
@@ -280,19 +273,17 @@ def aggregate(records: Records) -> Plot | None:
     runs = every.filter(lines.over("mode", "game") == lines.over("mode"))
     if runs.is_empty():
         return None
-    games = {
-        str(mode): distinct(own, "game")
-        for (mode,), own in runs.group_by("mode", maintain_order=True)
-    }
-    scale = scale_for(evaluated_runs(records), distinct(runs, "game"))
+    games = {own["mode"][0]: distinct(own, "game") for own in groups(runs, "mode")}
+    # From all runs of these games, so that figures of one study share a scale.
+    scale = choose_scale(final_scores(evaluated_runs(records), distinct(runs, "game")))
     statistics = {"mean": mean_over_games, "median": median_over_games}
     if scale.kind == "human":  # only where 1 is a human's score is there a point to cap at
         statistics["human-capped mean"] = capped_mean_over_games
     parts = []
-    for own in runs.partition_by("mode", "line"):
+    for own in groups(runs, "mode", "line"):
         mode, granularity = own["mode"][0], own["line"][0]
         shares, strata = _along_budget(records, own, games[mode], scale)
-        finals = final_strata(own, games[mode], scale)
+        finals = scale.apply_all(final_scores(own, games[mode]))
         for name, statistic in statistics.items():
             rng = np.random.default_rng(0)
             low, high = band(rng, statistic, strata, resamples=_RESAMPLES)
@@ -322,18 +313,16 @@ def _along_budget(
     newest = pl.col("frames").max().over("run")
     share = pl.col("frames") / pl.max_horizontal("limit", newest)
     curves = read_curves(records, limits, "game", "limit").with_columns(share=share)
-    ends = curves.group_by("run").agg(
-        start=pl.col("share").min(), end=pl.col("share").max()
-    )
-    start, end = ends["start"].to_numpy().max(), ends["end"].to_numpy().min()
+    seeds = curves.group_by("run").agg(start=pl.min("share"), end=pl.max("share"))
+    start, end = seeds["start"].to_numpy().max(), seeds["end"].to_numpy().min()
     grid = _GRID[(_GRID >= start - 1e-9) & (_GRID <= end + 1e-9)]
     grid = grid if len(grid) else np.array([end])
-    strata = []
+    returns = {}
     for game in games:
-        seeds = curves.filter(game=game).partition_by("run")
-        returns = [np.interp(grid, one["share"], one["return"]) for one in seeds]
-        strata.append(scale.apply(game, np.stack(returns, axis=-1)))
-    return grid, strata
+        seeds = groups(curves.filter(game=game), "run")
+        lines = [np.interp(grid, one["share"], one["return"]) for one in seeds]
+        returns[game] = np.stack(lines, axis=-1)
+    return grid, scale.apply_all(returns)
 
 
 def _game_notes(runs: pl.DataFrame, games: Mapping[str, list[str]]) -> list[str]:
@@ -349,49 +338,39 @@ def _game_notes(runs: pl.DataFrame, games: Mapping[str, list[str]]) -> list[str]
 def _draw_aggregate(
     table: pl.DataFrame, scale: str, names: Mapping[str, str], notes: Sequence[str]
 ) -> Figure:
-    panels = table.partition_by("mode", "statistic", as_dict=True, maintain_order=True)
     statistics = distinct(table, "statistic")
-    # Modes stay together.
-    columns = min(_COLUMNS - _COLUMNS % len(statistics), len(panels))
-    rows = -(-len(panels) // columns)
+    columns = _COLUMNS - _COLUMNS % len(statistics)  # modes stay together
+    rows = style.in_rows(groups(table, "mode", "statistic"), columns)
     title = f"{listed(statistics).capitalize()} over games"
     keys = style_keys(_GRANULARITY_STYLES, names)
-    figure = style.compose(2.5 * rows, title=title, keys=keys, notes=notes)
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for axes, ((mode, statistic), panel) in zip(grid.flat, panels.items(), strict=False):
-        for (granularity,), line in panel.group_by("granularity", maintain_order=True):
-            look = _GRANULARITY_STYLES[str(granularity)]
-            x = 100 * line["share"].to_numpy()
-            ends = line["low"], line["high"]
-            axes.fill_between(x, *ends, color=look["color"], alpha=0.13, lw=0)
-            marks = {"markersize": 3.5, "markevery": max(1, len(x) // 6)}
-            axes.plot(x, line["value"], **look, **marks, label=granularity)
-        axes.set_xlim(0, 102)
-        axes.set_xlabel("% of the budget")
-        axes.set_title(f"{mode}  {statistic}")
-    for axes in grid.flat[len(panels) :]:
-        axes.set_visible(False)
-    for row in grid:
-        row[0].set_ylabel("\n".join(wrap(scale, 32)))
+    figure = style.compose(2.5 * len(rows), title=title, keys=keys, notes=notes)
+    for cells, row in zip(style.add_panels(figure, rows), rows, strict=True):
+        for axes, panel in zip(cells, row, strict=True):
+            for line in groups(panel, "granularity"):
+                granularity = line["granularity"][0]
+                look = _GRANULARITY_STYLES[granularity]
+                x, ends = 100 * line["share"], (line["low"], line["high"])
+                axes.fill_between(x, *ends, color=look["color"], alpha=0.13, lw=0)
+                marks = {"markersize": 3.5, "markevery": max(1, len(x) // 6)}
+                axes.plot(x, line["value"], **look, **marks, label=granularity)
+            axes.set_xlim(0, 102)
+            axes.set_xlabel("% of the budget")
+            axes.set_title(f"{panel['mode'][0]}  {panel['statistic'][0]}")
+        cells[0].set_ylabel("\n".join(wrap(scale, 32)))
     return figure
 
 
 def _say_finals(table: pl.DataFrame, games: Mapping[str, list[str]]) -> list[str]:
     """Ranks the granularities of each mode by their scores at the end, best first."""
     finals = table.unique(["mode", "statistic", "granularity"], maintain_order=True)
-    finals = finals.sort("final", descending=True, maintain_order=True)
     sentences = []
     for mode, own in games.items():
-        ranks = []
-        for statistic in distinct(table, "statistic"):
-            rows = finals.filter(mode=mode, statistic=statistic)
-            scores = rows.select("granularity", "final").rows()
-            ranked = ", ".join(
-                f"{granularity} {final:.2f}" for granularity, final in scores
-            )
-            ranks.append(f"{statistic} {ranked}")
+        ranks = "; ".join(
+            f"{one['statistic'][0]} {_ranked(one, 'granularity', 'final', '.2f')}"
+            for one in groups(finals.filter(mode=mode), "statistic")
+        )
         number = count(len(own), "game")
-        sentences.append(f"{mode}, last 10% of training, {number}: {'; '.join(ranks)}.")
+        sentences.append(f"{mode}, last 10% of training, {number}: {ranks}.")
     return sentences
 
 
@@ -402,18 +381,12 @@ def _say_finals(table: pl.DataFrame, games: Mapping[str, list[str]]) -> list[str
 def informed_triggers(records: Records) -> Plot | None:
     """Plots the informed triggers of one variant against each other (figure 8)."""
     runs = evaluated_runs(records)
-    parts = [runs.with_columns(section=pl.lit(""), line=pl.lit("")).clear()]
-    for group in trigger_groups(distinct(runs, "variant")):
-        name = next(iter(group.values())).replace("informed:", "").split(",")
-        section = ",".join([name[0], "·", *name[2:]])
-        parts += [
-            runs.filter(variant=one).with_columns(
-                section=pl.lit(section), line=pl.lit(kind)
-            )
-            for kind, one in group.items()
-        ]
-    panel = pl.concat_str("section", "game", separator="\n")
-    runs = pl.concat(parts).with_columns(panel=panel)
+    found = trigger_groups(distinct(runs, "variant"))
+    runs = pl.concat([label_lines(runs, variants) for variants in [{}, *found]])
+    # The variant without the trigger, which is the second of its arguments.
+    section = pl.col("variant").str.replace(",[^,]*", ",·")
+    runs = runs.with_columns(section=section)
+    runs = runs.with_columns(panel=pl.concat_str("section", "game", separator="\n"))
     runs = runs.filter(pl.col("line").n_unique().over("panel") > 1)
     present = [kind for kind in _TRIGGERS if kind in distinct(runs, "line")]
     names = {kind: _TRIGGERS[kind] for kind in present}
@@ -452,18 +425,16 @@ def explore_modes(records: Records) -> Plot | None:
     runs = pl.concat(ordered) if ordered else runs.clear()
     title = "The same settings with different explore modes"
     plot = _compare(records, runs, title, {one: one for one in settings})
-    if plot:
-        for own in runs.partition_by("game"):
-            _share_heights(plot.figure, distinct(own, "panel"))
+    if plot is None:
+        return None
+    # Modes on one game are compared by eye, so their axes are the same.
+    for own in groups(runs, "game"):
+        titles = [style.plain(panel) for panel in distinct(own, "panel")]
+        panels = [axes for axes in plot.figure.axes if axes.get_title() in titles]
+        lows, highs = zip(*(axes.get_ylim() for axes in panels), strict=True)
+        for axes in panels:
+            axes.set_ylim(min(lows), max(highs))
     return plot
-
-
-def _share_heights(figure: Figure, titles: Sequence[str]) -> None:
-    """Gives panels the same axis, so that they can be compared by eye."""
-    panels = [axes for axes in figure.axes if axes.get_title() in map(style.plain, titles)]
-    lows, highs = zip(*(axes.get_ylim() for axes in panels), strict=True)
-    for axes in panels:
-        axes.set_ylim(min(lows), max(highs))
 
 
 def _compare(
@@ -476,15 +447,14 @@ def _compare(
     """Plots panels of curves; the caption ranks the lines of each by their final means."""
     if runs.is_empty():
         return None
-    table = _final_means(runs)
+    table = _final_means(
+        runs.with_columns(name=pl.col("line").replace_strict(names)), "name"
+    )
     sentences = ["Final means."]
-    for (panel,), own in table.group_by("panel", maintain_order=True):
-        ranked = own.sort("score", descending=True, maintain_order=True)
-        scores = [
-            f"{names[line]} {score:.3g}" for line, score in ranked["line", "score"].rows()
-        ]
-        sentences.append(f"{str(panel).replace(chr(10), ' on ')}: {', '.join(scores)}.")
+    for own in groups(table, "panel"):
+        panel = own["panel"][0].replace("\n", " on ")
+        sentences.append(f"{panel}: {_ranked(own, 'name', 'score', '.3g')}.")
     gaps = gap_notes(records, runs)
-    looks = {"title": title, "names": names, "notes": [*notes, *gaps]}
-    figure = _draw_panels(records, runs, some_styles(list(names)), **looks)
+    looks = some_styles(list(names)), names
+    figure = _draw_panels(records, runs, title, *looks, [*notes, *gaps])
     return Plot(figure, " ".join([*sentences, *gaps]), table)

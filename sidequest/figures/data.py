@@ -386,6 +386,11 @@ def distinct(frame: pl.DataFrame, column: str) -> list[Any]:
     return frame[column].unique(maintain_order=True).to_list()
 
 
+def groups(frame: pl.DataFrame, *columns: str) -> list[pl.DataFrame]:
+    """Returns the parts of a frame that share some values, in order of appearance."""
+    return frame.partition_by(columns, maintain_order=True)
+
+
 def read_traces(records: Records, rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """Returns rows of `Records.traces` with more columns: `modes`, `signal` or `reward`.
 

@@ -11,13 +11,14 @@ from matplotlib.collections import PolyCollection
 from matplotlib.ticker import MaxNLocator
 
 from sidequest.figures import pairs, style
-from sidequest.figures.curves import draw_curves, some_styles, style_keys
+from sidequest.figures.curves import draw_curves, label_lines, some_styles, style_keys
 from sidequest.figures.data import (
     Plot,
     Records,
     distinct,
     exploit_periods,
     gap_notes,
+    groups,
     of_runs,
     read_traces,
     some,
@@ -56,7 +57,7 @@ def granularities(records: Records) -> Plot | None:
     """
     runs, best = _traced_runs(records), 0
     for mode in pairs.modes_in(distinct(runs, "variant")):
-        for own in runs.partition_by("game", maintain_order=True):
+        for own in groups(runs, "game"):
             chosen = list(pairs.representatives(distinct(own, "variant"), mode).values())
             one = own.unique("variant", keep="first")  # one seed of each
             episodes = of_runs(records.traces, one, "variant", "game").sort("frames")
@@ -101,14 +102,14 @@ def _make_strip(episodes: Sequence[str]) -> Strip:
 def blind_and_informed(records: Records) -> Plot | None:
     """Draws, for each game, both kinds of episodes and both learning curves (figure 5)."""
     parts = []
-    for own in _traced_runs(records).partition_by("game", maintain_order=True):
+    for own in groups(_traced_runs(records), "game"):
         for pair in pairs.blind_and_informed(distinct(own, "variant"))[:1]:
-            for kind, name in zip(_KINDS, pair, strict=True):
-                parts.append(own.filter(variant=name).with_columns(line=pl.lit(kind)))
+            parts.append(label_lines(own, dict(zip(_KINDS, pair, strict=True))))
     if not parts:
         return None
     runs = pl.concat(parts)
-    table = pl.DataFrame([_describe_episodes(records, own) for own in parts])
+    cells = groups(runs, "game", "line")
+    table = pl.DataFrame([_describe_episodes(records, own) for own in cells])
     games = distinct(runs, "game")
     gaps = gap_notes(records, runs)
     left_out = games[_MAIN_GAMES:]
@@ -163,20 +164,16 @@ def all_episodes(records: Records) -> Plot | None:
     variants = pairs.known(distinct(runs, "variant"))
     intra = [name for name, variant in variants.items() if variant.granularity == "intra"]
     runs = runs.filter(pl.col("variant").is_in(intra))
-    cells = [
-        (game, name)
-        for game in distinct(runs, "game")
-        for name in distinct(runs.filter(game=game), "variant")
-    ]
-    if not cells:
+    if runs.is_empty():
         return None
-    games = distinct(runs, "game")
-    fitting = max(1, _MOST_PANELS * len(games) // max(len(cells), _MOST_PANELS))
+    games, panels = distinct(runs, "game"), len(groups(runs, "game", "variant"))
+    fitting = max(1, _MOST_PANELS * len(games) // max(panels, _MOST_PANELS))
     games, left_out = games[:fitting], games[fitting:]
-    rows = []
-    for game in games:
-        own = [cell for cell in cells if cell[0] == game]
-        rows += [own[i : i + _COLUMNS] for i in range(0, len(own), _COLUMNS)]
+    rows = [
+        row
+        for game in games
+        for row in style.in_rows(groups(runs.filter(game=game), "variant"), _COLUMNS)
+    ]
     notes = [
         f"Up to {_EPISODES} recorded episodes each, drawn at random; at most their first "
         f"{_LONGEST:,} steps.",
@@ -185,14 +182,11 @@ def all_episodes(records: Records) -> Plot | None:
     ]
     title = "When agents explored: every intra-episodic variant"
     figure = style.compose(1.45 * len(rows), title=title, notes=notes)
-    grid = figure.subplots(len(rows), max(map(len, rows)), squeeze=False)
-    for panels, row in zip(grid, rows, strict=True):
-        for axes, (game, name) in zip(panels, row, strict=False):
-            draw_episodes(axes, _pick(records, runs.filter(game=game, variant=name)))
-            axes.set_title(style.plain(name), fontsize=style.SMALL - 0.5)
-        panels[0].set_ylabel(style.plain(row[0][0]))
-        for axes in panels[len(row) :]:
-            axes.set_visible(False)
+    for cells, row in zip(style.add_panels(figure, rows), rows, strict=True):
+        for axes, own in zip(cells, row, strict=True):
+            draw_episodes(axes, _pick(records, own))
+            axes.set_title(style.plain(own["variant"][0]), fontsize=style.SMALL - 0.5)
+        cells[0].set_ylabel(style.plain(row[0]["game"][0]))
     episodes = of_runs(records.traces, runs, "variant")
     table = episodes.group_by("variant").agg(p_X=_share(), episodes=pl.len())
     table = pl.DataFrame({"variant": intra}).join(

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from sidequest.figures import style
-from sidequest.figures.data import Plot, Records, count, distinct, gap_notes, some
+from sidequest.figures.data import Plot, Records, count, distinct, gap_notes, groups, some
 from sidequest.figures.pairs import known, modes_in
 
 _MAIN_GAMES = _COLUMNS = 4
@@ -65,19 +65,17 @@ def _plot(records: Records, runs: pl.DataFrame) -> Plot | None:
     rows = _rows(points)
     title = "How much, and in what portions, agents explored, and what they scored"
     figure = style.compose(3.3 * len(rows), title=title, keys=keys, notes=notes)
-    heights, columns = [2.1, 1.2] * len(rows), max(map(len, rows))
-    grid = figure.subplots(2 * len(rows), columns, squeeze=False, height_ratios=heights)
+    twice, heights = [row for row in rows for _ in "ab"], [2.1, 1.2] * len(rows)
+    grid = style.add_panels(figure, twice, height_ratios=heights)
     least = points.select(pl.min_horizontal("early_rmed_X", "late_rmed_X").min()).item()
     for upper, lower, row in zip(grid[::2], grid[1::2], rows, strict=True):
-        for above, below, (mode, game) in zip(upper, lower, row, strict=False):
-            own = points.filter(mode=mode, game=game).to_dicts()
+        for above, below, panel in zip(upper, lower, row, strict=True):
+            own = panel.to_dicts()
             _draw_points(above, own, looks)
             above.set_xlim(max(least, 1e-5) / 2, 2.0)  # the same everywhere
-            above.set_title(style.plain(f"{mode}  {game}"))
+            above.set_title(style.plain(f"{own[0]['mode']}  {own[0]['game']}"))
             own.sort(key=lambda point: settings.index(point["setting"]))
             _draw_scores(below, own, looks)
-        for axes in (*upper[len(row) :], *lower[len(row) :]):
-            axes.set_visible(False)
         upper[0].set_ylabel("$p_X$, share of explore steps")
         lower[0].set_ylabel("final score")
     return Plot(figure, " ".join([*_sentences(points), *gaps]), points)
@@ -109,16 +107,12 @@ def _points(runs: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([points.clear(), *(points.filter(mode=mode) for mode in modes)])
 
 
-def _rows(points: pl.DataFrame) -> list[list[tuple[str, str]]]:
-    """Returns (mode, game) of each panel: modes begin new rows, of at most four games."""
-    panels = points.select("mode", "game").unique(maintain_order=True).rows()
+def _rows(points: pl.DataFrame) -> list[Sequence[pl.DataFrame]]:
+    """Returns the points of each panel: modes begin new rows, of at most four games."""
     if points["game"].n_unique() == 1:  # one game: the modes side by side
-        return [panels]
-    rows = []
-    for mode in distinct(points, "mode"):
-        own = [panel for panel in panels if panel[0] == mode]
-        rows += [own[i : i + _COLUMNS] for i in range(0, len(own), _COLUMNS)]
-    return rows
+        return [groups(points, "mode")]
+    modes = [groups(own, "game") for own in groups(points, "mode")]
+    return [row for panels in modes for row in style.in_rows(panels, _COLUMNS)]
 
 
 def _silent_note(points: pl.DataFrame, runs: pl.DataFrame) -> list[str]:

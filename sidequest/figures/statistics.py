@@ -215,6 +215,10 @@ class Scale(NamedTuple):
         zero, one = self.ends[game]
         return (score - zero) / (one - zero)
 
+    def apply_all(self, scores: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Returns strata: the scores of each game, on this scale."""
+        return [self.apply(game, own) for game, own in scores.items()]
+
 
 def choose_scale(finals: Mapping[str, Float[np.ndarray, "N"]]) -> Scale:
     """The first kind of scale that every game has; `finals` are all runs' scores."""

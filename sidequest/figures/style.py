@@ -7,7 +7,7 @@ the taller bar, so that no reader depends on the hue.
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib
 from matplotlib.artist import Artist
@@ -43,6 +43,8 @@ LINES = (
     ("#999933", "*"),
 )
 SUFFIXES = (".png", ".svg")
+
+Item = TypeVar("Item")
 
 _STYLE: Any = {
     **dict.fromkeys(("axes.labelsize", "legend.fontsize"), SMALL),
@@ -110,6 +112,23 @@ def compose(
             columnspacing=1.5,
         )
     return figure
+
+
+def in_rows(items: Sequence[Item], columns: int) -> list[Sequence[Item]]:
+    """Returns items in rows of at most so many."""
+    return [items[i : i + columns] for i in range(0, len(items), columns)]
+
+
+def add_panels(
+    figure: Figure, rows: Sequence[Sequence], **options: Any
+) -> list[list[Axes]]:
+    """Adds a panel for each item of each row, and returns them in the same rows."""
+    columns = max(map(len, rows))
+    grid = figure.subplots(len(rows), columns, squeeze=False, **options)
+    for cells, row in zip(grid, rows, strict=True):
+        for axes in cells[len(row) :]:
+            axes.set_visible(False)
+    return [list(cells[: len(row)]) for cells, row in zip(grid, rows, strict=True)]
 
 
 def plain(text: str) -> str:

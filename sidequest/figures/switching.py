@@ -12,8 +12,17 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from sidequest.figures import style
-from sidequest.figures.curves import draw_curves, some_styles, style_keys
-from sidequest.figures.data import Plot, Records, count, distinct, gap_notes, of_runs, some
+from sidequest.figures.curves import draw_curves, label_lines, some_styles, style_keys
+from sidequest.figures.data import (
+    Plot,
+    Records,
+    count,
+    distinct,
+    gap_notes,
+    groups,
+    of_runs,
+    some,
+)
 from sidequest.figures.pairs import counter_and_coin, known, start_pairs
 from sidequest.switching.variants import Variant
 
@@ -52,18 +61,14 @@ def starting_modes(records: Records) -> Plot | None:
     runs = records.runs.filter("usual").drop_nulls("score")
     parts = []
     for pair in start_pairs(distinct(runs, "variant")):
-        parts += [
-            runs.filter(variant=name).with_columns(
-                start=pl.lit(start), pair=pl.lit(" against ".join(pair))
-            )
-            for start, name in zip("GX", pair, strict=True)
-        ]
+        both = label_lines(runs, dict(zip("GX", pair, strict=True)))
+        parts.append(both.with_columns(pair=pl.lit(" against ".join(pair))))
     if not parts:
         return None
-    runs = pl.concat(parts).filter(pl.col("start").n_unique().over("pair", "game") == 2)
+    runs = pl.concat(parts).filter(pl.col("line").n_unique().over("pair", "game") == 2)
     score, cell = pl.col("score"), ["pair", "game"]
     table = (
-        runs.group_by(*cell, "start", maintain_order=True)
+        runs.group_by(*cell, start="line", maintain_order=True)
         .agg(mean=score.mean(), low=score.min(), high=score.max(), seeds=pl.len())
         .with_columns(best=pl.col("mean").max().over(cell))
     )
@@ -72,10 +77,10 @@ def starting_modes(records: Records) -> Plot | None:
     table = table.with_columns(pl.col("mean", "low", "high") / pl.col("best")).drop("best")
     if table.is_empty():
         return None
-    panels = table.partition_by("pair", maintain_order=True)
-    shown = panels[:_MOST_STARTS]
+    panels = groups(table, "pair")
+    rows = style.in_rows(panels[:_MOST_STARTS], 2)
     gaps = gap_notes(records, runs.filter(pl.col("pair").is_in(distinct(table, "pair"))))
-    more = len(panels) - len(shown)
+    more = len(panels[_MOST_STARTS:])
     notes = ["1 is the greater of the two means; thin lines: worst to best seed."]
     if without:
         notes.append(f"No share to show, as no score is above 0: {some(without)}.")
@@ -90,19 +95,14 @@ def starting_modes(records: Records) -> Plot | None:
             label="starts in explore mode (X)",
         ),
     ]
-    columns = min(2, len(shown))
-    rows = -(-len(shown) // columns)
-    title = "The starting mode"
-    figure = style.compose(2.2 * rows, title=title, keys=keys, notes=[*notes, *gaps])
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for axes, own in zip(grid.flat, shown, strict=False):
-        _draw_bars(axes, own)
-        name = own["pair"][0].partition(" against ")[0]
-        axes.set_title(style.plain(name.removesuffix("G)") + "·)"))
-    for axes in grid.flat[len(shown) :]:
-        axes.set_visible(False)
-    for row in grid:
-        row[0].set_ylabel("share of the better mean")
+    notes, title = [*notes, *gaps], "The starting mode"
+    figure = style.compose(2.2 * len(rows), title=title, keys=keys, notes=notes)
+    for cells, row in zip(style.add_panels(figure, rows), rows, strict=True):
+        for axes, own in zip(cells, row, strict=True):
+            _draw_bars(axes, own)
+            name = own["pair"][0].partition(" against ")[0]
+            axes.set_title(style.plain(name.removesuffix("G)") + "·)"))
+        cells[0].set_ylabel("share of the better mean")
     sentences = []
     for own in panels:
         exploit, explore = own.filter(start="G"), own.filter(start="X")
@@ -148,13 +148,10 @@ def counter_vs_coin(records: Records) -> Plot | None:
     """
     runs = records.runs.filter("usual").drop_nulls(["mode", "mean_p_X"])
     every = []
-    for own in runs.partition_by("mode", "game", maintain_order=True):
+    for own in groups(runs, "mode", "game"):
         for pair in counter_and_coin(distinct(own, "variant"))[:1]:
-            both = [
-                own.filter(variant=name).with_columns(line=pl.lit(kind))
-                for kind, name in zip(_COUNTER_OR_COIN, pair, strict=True)
-            ]
-            every.append(pl.concat(both).with_columns(budget="frames"))
+            both = label_lines(own, dict(zip(_COUNTER_OR_COIN, pair, strict=True)))
+            every.append(both.with_columns(budget="frames"))
     if not every:
         return None
     every.sort(key=lambda own: own["mode"][0], reverse=True)
@@ -280,7 +277,7 @@ def bandit_arms(records: Records) -> Plot | None:
         cells[0].set_ylabel("probability")
         _draw_arm_legend(list(cells))
         told = []
-        for own in lines.partition_by("game", maintain_order=True):
+        for own in groups(lines, "game"):
             last = own.filter(pl.col("frames") == pl.col("frames").max())
             best = last.sort("probability", descending=True, maintain_order=True)
             arm, probability = best.select("name", "probability").row(0)
@@ -296,11 +293,11 @@ def _arm_probabilities(records: Records, runs: pl.DataFrame) -> pl.DataFrame:
     bandits = of_runs(records.bandits, runs, "variant", "game").sort("run", "arm", "frames")
     cell = ("variant", "game", "bandit")
     parts = []
-    for own in bandits.partition_by(cell, maintain_order=True):
+    for own in groups(bandits, *cell):
         shortest = own.group_by("run").agg(pl.col("frames").unique().sort())
         frames = min(shortest["frames"].to_list(), key=len)
         for arm in own["arm"].unique().sort():
-            seeds = own.filter(arm=arm).partition_by("run", maintain_order=True)
+            seeds = groups(own.filter(arm=arm), "run")
             lines = [
                 np.interp(frames, seed["frames"], seed["probability"]) for seed in seeds
             ]
@@ -319,7 +316,7 @@ def _draw_arms(axes: Axes, lines: pl.DataFrame) -> None:
         style.say_empty(axes)
         return
     unit, name = style.frame_unit(lines["frames"].to_numpy().max())
-    arms = lines.partition_by("arm", maintain_order=True)
+    arms = groups(lines, "arm")
     axes.axhline(1 / len(arms), color=style.GREY, lw=0.7, ls=":")
     for i, arm in enumerate(arms):
         axes.plot(
@@ -394,29 +391,16 @@ def switching_rates(records: Records) -> Plot | None:
         *([f"Not drawn: {', '.join(rest)}."] if rest else []),
         *gaps,
     ]
-    columns = min(3, len(shown))
-    rows = -(-len(shown) // columns)
+    rows = style.in_rows(shown, 3)
     title = "Realised switching rate as a multiple of the target"
-    figure = style.compose(2.1 * rows, title=title, keys=keys, notes=notes)
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
+    figure = style.compose(2.1 * len(rows), title=title, keys=keys, notes=notes)
     targets = table["target_rate"].to_numpy()
-    for axes, game in zip(grid.flat, shown, strict=False):
-        axes.axhspan(1 - _TOLERANCE, 1 + _TOLERANCE, color="#eeeeee", lw=0)
-        axes.axhline(1.0, color=style.GREY, lw=0.8)
-        for rate in table.filter(game=game).to_dicts():
-            # Beside each other by trigger and seed, so that marks do not hide each other.
-            shift = 1.25 ** (kinds.index(rate["trigger"]) - (len(kinds) - 1) / 2)
-            x = rate["target_rate"] * shift * 1.03 ** (rate["seed"] % 5)
-            _draw_rate(axes, x, rate["ratio"], rate["switches"], rate["trigger"])
-        axes.set_xscale("log")
-        axes.set_xlim(targets.min() / 2.5, targets.max() * 2.5)
-        axes.set_ylim(0, _HIGHEST)
-        axes.set_title(style.plain(game))
-        axes.set_xlabel("target rate, switches an exploit step")
-    for axes in grid.flat[len(shown) :]:
-        axes.set_visible(False)
-    for row in grid:
-        row[0].set_ylabel("realised / target")
+    for cells, row in zip(style.add_panels(figure, rows, sharey=True), rows, strict=True):
+        for axes, game in zip(cells, row, strict=True):
+            _draw_rates(axes, table.filter(game=game), kinds)
+            axes.set_xlim(targets.min() / 2.5, targets.max() * 2.5)
+            axes.set_title(style.plain(game))
+        cells[0].set_ylabel("realised / target")
     sentences = ["Runs at a target rate with at least 100 switches."]
     for kind in kinds:
         name, _ = _TRIGGERS[kind]
@@ -430,13 +414,23 @@ def switching_rates(records: Records) -> Plot | None:
     return Plot(figure, " ".join([*sentences, *gaps]), table)
 
 
-def _draw_rate(axes: Axes, x: float, ratio: float, switches: float, trigger: str) -> None:
-    _, (colour, marker) = _TRIGGERS[trigger]
-    if ratio > _HIGHEST:
-        axes.plot(x, 0.97 * _HIGHEST, "^", color=colour, ms=4, mfc="white")
-        return
-    if switches > 0:
-        half = 2 * ratio / np.sqrt(switches)
-        ends = max(0, ratio - half), min(_HIGHEST, ratio + half)
-        axes.vlines(x, *ends, colors=colour, lw=0.7, alpha=0.6)
-    axes.plot(x, ratio, marker, color=colour, ms=3.5)
+def _draw_rates(axes: Axes, table: pl.DataFrame, kinds: Sequence[str]) -> None:
+    """Draws a mark for each run and target rate of a game, with two standard deviations."""
+    axes.axhspan(1 - _TOLERANCE, 1 + _TOLERANCE, color="#eeeeee", lw=0)
+    axes.axhline(1.0, color=style.GREY, lw=0.8)
+    for rate in table.to_dicts():
+        _, (colour, marker) = _TRIGGERS[rate["trigger"]]
+        # Beside each other by trigger and seed, so that marks do not hide each other.
+        shift = 1.25 ** (kinds.index(rate["trigger"]) - (len(kinds) - 1) / 2)
+        x, ratio = rate["target_rate"] * shift * 1.03 ** (rate["seed"] % 5), rate["ratio"]
+        if ratio > _HIGHEST:
+            axes.plot(x, 0.97 * _HIGHEST, "^", color=colour, ms=4, mfc="white")
+            continue
+        if rate["switches"] > 0:
+            half = 2 * ratio / np.sqrt(rate["switches"])
+            ends = max(0, ratio - half), min(_HIGHEST, ratio + half)
+            axes.vlines(x, *ends, colors=colour, lw=0.7, alpha=0.6)
+        axes.plot(x, ratio, marker, color=colour, ms=3.5)
+    axes.set_xscale("log")
+    axes.set_ylim(0, _HIGHEST)
+    axes.set_xlabel("target rate, switches an exploit step")

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from sidequest.figures import statistics, style
-from sidequest.figures.curves import evaluated_runs, final_strata, scale_for
-from sidequest.figures.data import Plot, Records, count, distinct, gap_notes, some
+from sidequest.figures.curves import evaluated_runs, final_scores
+from sidequest.figures.data import Plot, Records, count, distinct, gap_notes, groups, some
 from sidequest.figures.pairs import MODES, known, modes_in, representatives
-from sidequest.figures.statistics import Strata, bootstrap, iqm_of_runs
+from sidequest.figures.statistics import Strata, bootstrap, choose_scale, iqm_of_runs
 
 _ROW = 0.175  # inches, of a variant's line
 _MOST_GAMES = 5
@@ -51,9 +51,10 @@ def _normalised_scores(records: Records) -> _Scores | None:
     common = max(has.values(), key=votes)
     chosen = [name for name, own in has.items() if common <= own]
     games = [game for game in distinct(runs, "game") if game in common]
-    scale = scale_for(runs, games)
+    scale = choose_scale(final_scores(runs, games))
     strata = {
-        name: final_strata(runs.filter(variant=name), games, scale) for name in chosen
+        name: scale.apply_all(final_scores(runs.filter(variant=name), games))
+        for name in chosen
     }
     left_out = []
     if other := [game for game in distinct(runs, "game") if game not in games]:
@@ -186,7 +187,7 @@ def improvement(records: Records) -> Plot | None:
         "few seeds they are too short.",
         *gaps,
     ]
-    panels = table.partition_by("chosen", maintain_order=True)
+    panels = groups(table, "chosen")
     heights = [0.55 + _ROW * len(own) for own in panels]
     title = "Probability of improvement"
     figure = style.compose(sum(heights), title=title, notes=notes)
