@@ -128,7 +128,7 @@ class LearningConfig:
     normalise_inputs: bool = True
     """Whether the torso's input is (observation - mean) / deviation of what was replayed.
     Ours; without it Ms. Pac-Man is not learned (docs/results/atari)."""
-    normalise_values: bool = True
+    normalise_values: bool = False
     """Whether Q = mean value + return scale * (output of the network). Ours."""
 
 

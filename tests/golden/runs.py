@@ -146,7 +146,9 @@ def main(folder: Path) -> None:
     registry.register("golden:offers", offers)
     registry.register("golden:drawn", drawn)
     for run in RUNS:
-        hosted = ["--preset", "paper"] if run.name == "hosted" else []
+        # The default at c3a02f5, where both were one setting, that was on.
+        values = ["--set", "learning.normalise_values=true"]
+        hosted = ["--preset", "paper", *values] if run.name == "hosted" else []
         try:
             command(["train", *run.words, *hosted, "--out", str(folder / run.name)])
         except SystemExit as stopped:
