@@ -124,8 +124,7 @@ def watch(
     use_compilation_cache()
 
     from sidequest.figures.film import Caption, draw_film, make_renderer, save_film
-    from sidequest.runs.evaluation import load_player
-    from sidequest.runs.rollout import play_episode
+    from sidequest.runs.evaluation import load_player, play_episode
 
     player, meter = load_player(run), Meter()
     episode = play_episode(

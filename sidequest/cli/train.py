@@ -272,8 +272,8 @@ def _train_all(requests: list[Request], quiet: bool, tensorboard: bool) -> None:
             trainer.run(runs, display, memory=memory, checkpoints=checkpoints)
         for run in runs:
             if tensorboard:
-                from sidequest.runs.tensorboard import export
+                from sidequest.runs.tables import export_tensorboard
 
-                export(run.folder)
+                export_tensorboard(run.folder)
             with contextlib.suppress(BrokenPipeError):  # other requests may follow
                 print(run.folder, flush=True)

@@ -24,7 +24,7 @@ from sidequest.runs.spec import Favourite, Progress
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-LINE_EVERY = 10.0  # seconds between two lines of a log
+_LINE_EVERY = 10.0  # seconds between two lines of a log
 _REDRAWN = 4  # times a second; each takes the interpreter 0.3 ms from the thread that plays
 _BAR_WIDTH = 20
 _EPISODES = 100  # of each run: those that the means are taken over
@@ -55,15 +55,11 @@ class ProgressMeter:
         updates: int,
         replay_fill: float,
     ) -> Progress:
-        """Returns the progress after one more chunk.
+        """Returns the progress after a chunk that took so many seconds.
 
         Args:
-            rows: For each run, the new rows of its tables by the table's name.
-            frames: Of each run so far.
-            new_frames: Of each run in this chunk.
-            seconds: Duration of this chunk.
-            updates: Of each run so far.
-            replay_fill: Observations in replay, as a share of its capacity.
+            rows: New rows of each run, by table.
+            new_frames: Frames of each run in this chunk; `frames` and `updates` are so far.
         """
         for run, own in enumerate(rows):
             self._episodes[run].extend(own.get("episodes", ()))
@@ -71,7 +67,7 @@ class ProgressMeter:
             if returns:
                 self.evaluations[run] = float(np.mean(returns))
         rates = self._rates(new_frames, updates, max(seconds, 1e-9)) * len(rows)
-        recent_rate, update_rate, mean_rate, rate_ahead = rates
+        rate, update_rate, mean_rate, rate_ahead = rates
         scored = self.evaluations if self._game in SCORES else []
         with_target = [
             [
@@ -84,7 +80,7 @@ class ProgressMeter:
         return Progress(
             frames=frames,
             total=self._total,
-            rate=recent_rate,
+            rate=rate,
             updates=updates,
             returns=_means(self._episodes, "return"),
             evaluations=list(self.evaluations),
@@ -139,13 +135,9 @@ class Panel:
         from rich.live import Live
 
         self._console = console or Console(stderr=True)
-        self.draw: Callable[[], RenderableType] = Group
-        """Returns what is shown, a few times a second; nothing at first."""
-        self._live = Live(
-            console=self._console,
-            get_renderable=lambda: self.draw(),
-            refresh_per_second=_REDRAWN,
-        )
+        self.draw: Callable[[], RenderableType] = Group  # nothing at first
+        show = {"get_renderable": lambda: self.draw(), "refresh_per_second": _REDRAWN}
+        self._live = Live(console=self._console, **show)
 
     def __enter__(self) -> "Panel":
         self._live.start()
@@ -155,11 +147,9 @@ class Panel:
         self._live.stop()
 
     def say(self, text: str) -> None:
-        """Prints a line above the panel."""
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def count(self, text: str, done: int, of: int) -> None:
-        """Shows how far something is that must be done before training can begin."""
         from rich.console import Group
 
         self.draw = partial(_draw_bar, done, of, text) if done < of else Group
@@ -168,11 +158,10 @@ class Panel:
             self.say(text)
 
     def show(self, progress: Progress) -> None:
-        """Shows this progress from now on."""
         self.draw = partial(_draw_progress, progress)
 
     def log(self, text: str, is_progress: bool = False) -> None:
-        """Leaves out what only a log needs: the panel shows it already."""
+        """Ignores what only a log needs: the panel shows it already."""
 
 
 class Log:
@@ -188,17 +177,14 @@ class Log:
         pass
 
     def say(self, text: str) -> None:
-        """Prints a line."""
         with contextlib.suppress(BrokenPipeError):  # training continues without a reader
             print(text, file=sys.stderr, flush=True)
 
     def count(self, text: str, done: int, of: int) -> None:
-        """Prints how far something is that must be done before training can begin."""
         if done:
             self.say(text)
 
     def show(self, progress: Progress) -> None:
-        """Prints the progress if it is time, and always at the end."""
         left = _time_left(progress)
         text = "  ".join([f"{_share(progress):4.0%}", numbers(progress), *left])
         self.log(text, is_progress=progress.frames < progress.total)
@@ -207,7 +193,7 @@ class Log:
         """Prints a line; one of progress only if the last is some time ago."""
         if not is_progress:
             self.say(text)
-        elif time.monotonic() - self._said >= LINE_EVERY:
+        elif time.monotonic() - self._said >= _LINE_EVERY:
             self._said = time.monotonic()
             self.say(text)
 
@@ -297,16 +283,13 @@ class GroupDisplay:
         return self.done - (self._resumed_at or 0)
 
     def say(self, text: str) -> None:
-        """Shows what happens beside training."""
         self.text = f"{self.game}: {text}"
         self._study.display.log(f"   {text}")
 
     def count(self, text: str, done: int, of: int) -> None:
-        """Shows how far something is that must be done before training can begin."""
         self.say(text)
 
     def show(self, progress: Progress) -> None:
-        """Shows the progress of these runs, and with it that of the study."""
         self.done = min(progress.frames, progress.total) * self.runs
         if self._resumed_at is None:
             self._resumed_at = self.done
@@ -319,7 +302,7 @@ class GroupDisplay:
 
 
 def _draw_progress(progress: Progress) -> "RenderableType":
-    """Draws a bar, and a line for each thing that is known: at most six lines."""
+    """Draws a bar, and a line for each kind of number that is known."""
     from rich.console import Group
     from rich.text import Text
 
@@ -327,9 +310,7 @@ def _draw_progress(progress: Progress) -> "RenderableType":
     frames = f"{short(progress.frames)} of {short(progress.total)} frames"
     head = [frames] if runs == 1 else [f"{runs} runs", f"{frames} each"]
     text = f"{_share(progress):4.0%}  {', '.join([*head, *_time_left(progress)])}"
-    lines = (
-        f"{name:8} {', '.join(known)}" for name, known in _rows(progress).items() if known
-    )
+    lines = (f"{name:8} {texts}" for name, texts in _known_numbers(progress).items())
     return Group(
         _draw_bar(progress.frames, progress.total, text),
         *(Text(line, no_wrap=True, overflow="ellipsis") for line in lines),
@@ -349,50 +330,38 @@ def _draw_bar(done: int, of: int, text: str) -> "RenderableType":
     return line
 
 
-def _rows(progress: Progress) -> dict[str, list[str]]:
-    """Returns what is known of each kind, as texts."""
-    targets = _spread("for a target of", progress.target)
-    return {
+def numbers(progress: Progress) -> str:
+    """Returns the newest numbers of all runs in one line."""
+    known = _known_numbers(progress).values()
+    return "  ".join([f"{short(progress.frames)} frames", *known])
+
+
+def _known_numbers(progress: Progress) -> dict[str, str]:
+    """Returns the numbers of each kind as text, without those that are not known."""
+    targets = _range("for a target of", progress.target)
+    realised = _range("switching rate", progress.realised)
+    kinds = {
         "speed": [
-            *_known(progress.rate, lambda rate: f"{short(rate)} frames/s"),
-            *_known(progress.mean_rate, lambda rate: f"mean {short(rate)}"),
-            *_known(progress.update_rate, lambda rate: f"{_figure(rate)} updates/s"),
+            *_known("{} frames/s", progress.rate, short),
+            *_known("mean {}", progress.mean_rate, short),
+            *_known("{} updates/s", progress.update_rate),
         ],
         "learned": [
-            f"{short(progress.updates)} updates",
-            *_known(progress.replay_fill, lambda fill: f"replay {fill:.0%} full"),
+            *_known("{} updates", progress.updates, short),
+            *_known("replay {} full", progress.replay_fill, "{:.0%}".format),
         ],
         "returns": [
-            *_spread("training", progress.returns),
-            *_spread("greedy", progress.evaluations),
-            *_spread("human-normalised", progress.human, "{:.1%}".format),
+            *_range("training", progress.returns),
+            *_range("greedy", progress.evaluations),
+            *_range("human-normalised", progress.human, "{:.1%}".format),
         ],
         "explore": [
-            *_spread("p_X", progress.p_X),
-            *(
-                f"{realised} {targets[0]}"
-                for realised in _spread("switching rate", progress.realised)
-                if targets
-            ),
+            *_range("p_X", progress.p_X),
+            *(" ".join(pair) for pair in zip(realised, targets, strict=False)),
         ],
         "bandits": [_arm(one) for one in progress.favourites],
     }
-
-
-def numbers(progress: Progress) -> str:
-    """Returns the newest numbers of all runs in one line."""
-    parts = (", ".join(known) for known in _rows(progress).values() if known)
-    return "  ".join([f"{short(progress.frames)} frames", *parts])
-
-
-def _share(progress: Progress) -> float:
-    return min(1.0, progress.frames / progress.total)
-
-
-def _time_left(progress: Progress) -> list[str]:
-    if progress.frames >= progress.total:
-        return []
-    return _known(progress.seconds_left, lambda left: f"{duration(left)} left")
+    return {name: ", ".join(texts) for name, texts in kinds.items() if texts}
 
 
 def _arm(one: Favourite) -> str:
@@ -401,19 +370,29 @@ def _arm(one: Favourite) -> str:
     return f"{one.bandit} {arm} at {one.probability:.0%}"
 
 
-def _known(value: float, form: Callable[[float], str]) -> list[str]:
-    """Returns a value as text; nothing if it is not known."""
-    return [] if math.isnan(value) else [form(value)]
+def _share(progress: Progress) -> float:
+    return min(1.0, progress.frames / progress.total)
 
 
-def _figure(number: float) -> str:
+def _time_left(progress: Progress) -> list[str]:
+    is_over = progress.frames >= progress.total
+    return [] if is_over else _known("{} left", progress.seconds_left, duration)
+
+
+def _three_digits(number: float) -> str:
     """Returns three digits, or all before the point: 0.0123, 12.3, 12,345."""
     return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:.3g}"
 
 
-def _spread(
-    name: str, values: Sequence[float], form: Callable[[float], str] = _figure
-) -> list[str]:
+_Form = Callable[[float], str]
+
+
+def _known(text: str, value: float, form: _Form = _three_digits) -> list[str]:
+    """Returns a text with the value in it; nothing if the value is not known."""
+    return [] if math.isnan(value) else [text.format(form(value))]
+
+
+def _range(name: str, values: Sequence[float], form: _Form = _three_digits) -> list[str]:
     """Returns a name with one number, or with the range of several known ones."""
     known = [value for value in values if not math.isnan(value)]
     if not known:

@@ -1,36 +1,55 @@
-"""The greedy evaluator: what the exploit mode alone is worth (appendix A.3).
+"""The greedy evaluator (appendix A.3), and episodes of an agent that a run has left.
 
-It plays whole episodes with epsilon = 0 and the newest parameters, on environments of its
-own. Nothing it sees reaches replay or a bandit. On compiled games it is a program that
-plays all episodes side by side; on emulators the host counts what a group of them earns,
-beside training (`GreedyScores`) or by itself (`evaluate_run`).
+The evaluator plays whole episodes with epsilon = 0 and the newest parameters, on
+environments of its own. Nothing it sees reaches replay or a bandit. On compiled games it is
+a program that plays all episodes side by side; on emulators the host counts what a group of
+them earns, beside training (`GreedyScores`) or by itself (`evaluate_run`).
+
+`play_episode` plays as in training and keeps every step, for a film: by the run's variant,
+with modes that switch, and an arm drawn from the bandits in their initial state.
+Homeostasis starts anew as well.
 """
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Generator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Num
 
-from sidequest.agent.actor import act_greedily
+from sidequest.agent.actor import ActorState, Policy, act_greedily
+from sidequest.agent.modes import modes_of
 from sidequest.agent.networks import QFunction
-from sidequest.config import Config, from_dict
+from sidequest.config import from_dict
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.environments.scores import SCORES, human_normalised
 from sidequest.errors import NotEvaluable
 from sidequest.records import read_run, read_table
 from sidequest.runs import checkpoint
-from sidequest.runs.build import EVALUATION, Agent, build_agent, make_q_function
+from sidequest.runs.build import (
+    ACTS,
+    BEGIN,
+    EVALUATION,
+    RESETS,
+    STEPS,
+    Agent,
+    build_agent,
+    make_q_function,
+    strip_weak_types,
+)
+from sidequest.switching.metacontroller import variant_arrays
 from sidequest.switching.variants import Variant, parse
-from sidequest.types import AnyArray, Key, Timestep
+from sidequest.types import AnyArray, Key, Timestep, Trace
 
 _LONGEST = 10_000  # steps of an episode in a game that has no limit of its own
 _EMULATORS = 8  # at most, that play side by side on the host
+_GREEDY = parse("XU-experiment-level-G")
 
 Report = Callable[[int, int], None]
 """Is called with progress: episodes that have ended, steps of all episodes."""
@@ -216,7 +235,6 @@ class Player(NamedTuple):
     run: dict[str, Any]
     """Content of run.json."""
     game: CompiledEnvironment | HostedGame
-    config: Config
     variant: Variant
     agent: Agent
     q_function: QFunction
@@ -239,7 +257,7 @@ def load_player(folder: Path) -> Player:
     )
     q_function = jax.tree.map(jnp.asarray, _newest_q_function(folder, spec))
     scales = _scales(folder, agent.heads)
-    return Player(run, game, config, variant, agent, q_function, scales)
+    return Player(run, game, variant, agent, q_function, scales)
 
 
 def _newest_q_function(folder: Path, spec: QFunction) -> QFunction:
@@ -269,3 +287,82 @@ def _scales(folder: Path, heads: tuple[str, ...]) -> Float[Array, "H"]:
     if not len(table):
         return jnp.ones(len(heads))
     return jnp.asarray(np.array(table.select(names).row(-1), np.float32))
+
+
+class Episode(NamedTuple):
+    """One episode of T steps."""
+
+    observations: Num[np.ndarray, "T ..."]
+    """What each action was chosen by; the one after the last action is not kept."""
+    trace: Trace
+    """`reward` is what each step's own action earned."""
+    ending: Literal["game over", "time limit", "cut"]
+    """Cut: it had not ended after the most steps that were allowed."""
+
+
+def play_episode(
+    player: Player,
+    *,
+    seed: int,
+    greedy: bool = False,
+    max_steps: int,
+    report: Callable[[int], None] = lambda steps: None,
+) -> Episode:
+    """Plays one episode of at most `max_steps` steps; `report` is called after each."""
+    variant, agent = _GREEDY if greedy else player.variant, player.agent
+    arrays, modes = variant_arrays(variant, agent.arms), modes_of(variant, agent.heads)
+    seeded = jax.random.key(seed)
+    begin_key, key = (jax.random.fold_in(seeded, purpose) for purpose in (BEGIN, ACTS))
+
+    @jax.jit
+    def begin(q_function: QFunction) -> tuple[Policy, ActorState]:
+        arms = agent.meta.arm_probabilities(agent.meta.init(arrays))
+        policy = Policy(q_function, player.scales, arms)
+        return strip_weak_types((policy, agent.actor.init(begin_key, policy, modes)))
+
+    @jax.jit
+    def act(policy: Policy, step: Int[AnyArray, ""], now: Timestep, state: ActorState):
+        return agent.actor.act(policy, jax.random.fold_in(key, step), now, state)
+
+    policy, state = begin(player.q_function)
+    observations, rows, ending = [], [], "cut"
+    with closing(_step_through(player.game, seed)) as environment:
+        timestep = next(environment)
+        for step in range(max_steps):
+            action, state, record = act(policy, np.int32(step), timestep, state)
+            observations.append(np.asarray(timestep.observation))
+            is_first, timestep = timestep.is_first, environment.send(action)
+            chance = state.controller.probability
+            rows.append((record.mode, is_first, record.signal, chance, timestep.reward))
+            report(step + 1)
+            if timestep.is_first:
+                ending = "game over" if timestep.terminated else "time limit"
+                break
+    columns = (np.array(column) for column in zip(*jax.device_get(rows), strict=True))
+    return Episode(np.stack(observations), Trace(*columns), ending)
+
+
+def _step_through(
+    game: CompiledEnvironment | HostedGame, seed: int
+) -> Generator[Timestep, Int[Array, ""], None]:
+    """Yields the timesteps of one environment, and is sent an action for each."""
+    if isinstance(game, CompiledEnvironment):
+        key = jax.random.key(seed)
+        state, timestep = jax.jit(game.reset)(jax.random.fold_in(key, RESETS))
+        state, step_key = strip_weak_types(state), jax.random.fold_in(key, STEPS)
+
+        @jax.jit
+        def advance(count: Int[Array, ""], state: Any, action: Int[Array, ""]):
+            return game.step(jax.random.fold_in(step_key, count), state, action)
+
+        for count in itertools.count():
+            action = yield timestep
+            state, timestep = advance(jnp.int32(count), state, action)
+        return
+    from sidequest.runs.emulators import build_politely
+
+    (group,) = build_politely(partial(game.build, groups=1, streams=1, seed=seed))
+    with closing(group):
+        while True:
+            action = yield jax.tree.map(lambda column: column[0], group.recv())
+            group.send(np.asarray(action)[None])

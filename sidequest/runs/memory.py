@@ -80,11 +80,7 @@ def replay_memory(
         ConfigError: If replay cannot work with these settings, or not with so little.
     """
     one_of_each = {variant.heads: variant for variant in variants}.values()
-    fallback = _WITHOUT_LIMIT if requested is None else requested
-    return min(
-        (_memory_for(config, spec, variant, requested) for variant in one_of_each),
-        default=fallback,
-    )
+    return min(_memory_for(config, spec, variant, requested) for variant in one_of_each)
 
 
 def _memory_for(

@@ -1,14 +1,16 @@
-"""Turns what iterations of a run leave behind into rows of its tables."""
+"""Turns what iterations of a run leave behind into rows of its tables, and those into
+TensorBoard files. docs/records.md says what each column means."""
 
 import math
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from sidequest.agent.learner import Metrics
-from sidequest.records import plain
+from sidequest.records import IDENTITY, plain, read_table
 from sidequest.runs.build import IterationRecord
 from sidequest.switching.metacontroller import DIMENSIONS
 from sidequest.switching.variants import ArmSets, Variant
@@ -16,6 +18,11 @@ from sidequest.switching.variants import ArmSets, Variant
 Row = dict[str, Any]
 GreedyRow = tuple[int, Any, Any]
 """Frames of the run when a greedy episode began, its return, its length."""
+
+_SUMMARY = (
+    *("length", "p_X", "med_X", "rmed_X", "periods", "realised_rate", "target_rate"),
+)
+"""Columns of `episodes` that are named like the fields of `EpisodeSummary`."""
 
 
 class Clock(NamedTuple):
@@ -37,11 +44,8 @@ class RunLog:
     def __init__(
         self, variant: Variant, arms: ArmSets, heads: tuple[str, ...], trace_interval: int
     ):
-        """Args:
-        trace_interval: Frames between two episodes in the table `traces`.
-        """
-        self.variant, self.arms, self.heads = variant, arms, heads
-        self.traces = TraceSampler(trace_interval)
+        self._bandits, self._heads = variant.bandits(arms), heads
+        self.traces = _TraceSampler(trace_interval)
 
     def rows(
         self,
@@ -58,99 +62,69 @@ class RunLog:
             evaluations: Greedy episodes that ended in the chunk.
         """
         frames = clock.after(np.size(record.is_first))
-        variant, arms = self.variant, self.arms
-        probabilities = np.asarray(record.probabilities[-1])
+        names = ("begun", "return", "length")
+        greedy = (dict(zip(names, one, strict=True)) for one in evaluations)
         rows = {
-            "episodes": episode_rows(record, clock, variant, arms),
-            "evaluations": evaluation_rows(frames, evaluations),
-            "learning": learning_rows(record.metrics, self.heads, frames, updates),
-            "bandits": bandit_rows(probabilities, variant, arms, frames),
+            "episodes": self._episodes(record, clock),
+            "evaluations": ({"frames": frames, **row} for row in greedy),
+            "learning": self._learning(record.metrics, frames, updates),
+            "bandits": self._arms(np.asarray(record.probabilities[-1]), frames),
             "traces": self.traces.rows(record, clock),
         }
         return {table: list(new) for table, new in rows.items()}
 
-
-def episode_rows(
-    record: IterationRecord, clock: Clock, variant: Variant, arms: ArmSets
-) -> Iterator[Row]:
-    """Yields a row for each episode that ended; `record` has axes [iterations, L, B]."""
-    flat = {
-        name: np.asarray(column).reshape(-1, clock.streams)
-        for name, column in record.summaries._asdict().items()
-    }
-    choices = np.asarray(record.choices).reshape(-1, clock.streams, len(DIMENSIONS))
-    adapted = variant.bandits(arms)
-    for step, stream in zip(*np.nonzero(flat["finished"]), strict=True):
-        at = {name: column[step, stream] for name, column in flat.items()}
-        yield {
-            "frames": clock.after(int(step)),
-            "stream": int(stream),
-            "return": at["episode_return"],
-            "length": at["length"],
-            "p_X": at["p_X"],
-            "med_X": at["med_X"],
-            "rmed_X": at["rmed_X"],
-            "periods": at["periods"],
-            "realised_rate": at["realised_rate"],
-            "target_rate": at["target_rate"],
-            **{
-                f"arm_{name}": values[choices[step, stream, DIMENSIONS.index(name)]]
-                for name, values in adapted.items()
-            },
+    def _episodes(self, record: IterationRecord, clock: Clock) -> Iterator[Row]:
+        """Yields a row for each episode that ended."""
+        columns = record.summaries._asdict() | {"choices": record.choices}
+        # [iterations, L, B, ...] becomes [steps, B, ...].
+        flat = {
+            name: np.asarray(column).reshape(-1, *np.shape(column)[2:])
+            for name, column in columns.items()
         }
-
-
-def learning_rows(
-    metrics: Metrics, heads: tuple[str, ...], frames: int, updates: int
-) -> Iterator[Row]:
-    """Yields one row of means over the iterations that had an update, if any had.
-
-    Skipped updates are counted, and are in no mean unless there are no others.
-    """
-    columns = {name: np.asarray(values) for name, values in metrics._asdict().items()}
-    updated = ~np.isnan(columns["skipped"])
-    if not updated.any():
-        return
-    finite = updated & np.isfinite(columns["loss"])
-    row: Row = {"frames": frames, "updates": updates}
-    for name, values in columns.items():
-        mean = values[finite if finite.any() else updated].mean(axis=0)
-        if mean.ndim:
-            row |= {f"{name}_{head}": one for head, one in zip(heads, mean, strict=True)}
-        else:
-            row[name] = mean
-    for count in ("skipped", "skipped_in_a_row"):
-        row[count] = columns[count][updated][-1]
-    yield row
-
-
-def bandit_rows(
-    probabilities: Float[np.ndarray, "D K"], variant: Variant, arms: ArmSets, frames: int
-) -> Iterator[Row]:
-    """Yields a row for each arm of each bandit."""
-    for name, values in variant.bandits(arms).items():
-        row = probabilities[DIMENSIONS.index(name)]
-        for arm, probability in zip(values, row, strict=False):
+        for step, stream in zip(*np.nonzero(flat["finished"]), strict=True):
+            at = {name: column[step, stream] for name, column in flat.items()}
+            chosen: Row = dict(zip(DIMENSIONS, at["choices"], strict=True))
+            bandits = self._bandits.items()
             yield {
-                "frames": frames,
-                "bandit": name,
-                "arm": arm,
-                "probability": probability,
+                "frames": clock.after(int(step)),
+                "stream": int(stream),
+                "return": at["episode_return"],
+                **{name: at[name] for name in _SUMMARY},
+                **{f"arm_{name}": arms[chosen[name]] for name, arms in bandits},
             }
 
+    def _learning(self, metrics: Metrics, frames: int, updates: int) -> Iterator[Row]:
+        """Yields one row of means over the iterations that had an update, if any had.
 
-def evaluation_rows(frames: int, episodes: Iterable[GreedyRow]) -> Iterator[Row]:
-    """Yields a row for each greedy episode."""
-    for begun, episode_return, length in episodes:
-        yield {
-            "frames": frames,
-            "begun": begun,
-            "return": episode_return,
-            "length": length,
-        }
+        Skipped updates are counted, and are in no mean unless there are no others.
+        """
+        columns = {name: np.asarray(values) for name, values in metrics._asdict().items()}
+        updated = ~np.isnan(columns["skipped"])
+        if not updated.any():
+            return
+        finite = updated & np.isfinite(columns["loss"])
+        row: Row = {"frames": frames, "updates": updates}
+        for name, values in columns.items():
+            mean = values[finite if finite.any() else updated].mean(axis=0)
+            if mean.ndim:
+                by_head = zip(self._heads, mean, strict=True)
+                row |= {f"{name}_{head}": value for head, value in by_head}
+            else:
+                row[name] = mean
+        for count in ("skipped", "skipped_in_a_row"):
+            row[count] = columns[count][updated][-1]
+        yield row
+
+    def _arms(self, probabilities: Float[np.ndarray, "D K"], frames: int) -> Iterator[Row]:
+        """Yields a row for each arm of each bandit."""
+        for name, arms in self._bandits.items():
+            own = probabilities[DIMENSIONS.index(name)]
+            for arm, probability in zip(arms, own, strict=False):
+                named = {"bandit": name, "arm": arm, "probability": probability}
+                yield {"frames": frames, **named}
 
 
-class TraceSampler:
+class _TraceSampler:
     """Cuts environment 0 into episodes and keeps some, evenly spread over the run.
 
     The reward of a step arrives with the next one, so an episode is complete when the
@@ -191,16 +165,34 @@ class TraceSampler:
                 frames = clock.after(number)
                 if self._open and frames >= self._due:
                     self._due = frames + self._interval
-                    yield self._row(float(reward), frames)
+                    modes, signals, rewards = zip(*self._open, strict=True)
+                    yield {
+                        "frames": frames,
+                        "length": len(modes),
+                        "modes": "".join("X" if explores else "G" for explores in modes),
+                        "signal": list(signals),
+                        "reward": [*rewards[1:], float(reward)],
+                    }
                 self._open.clear()
             self._open.append((bool(mode), float(signal), float(reward)))
 
-    def _row(self, last_reward: float, frames: int) -> Row:
-        modes, signals, rewards = zip(*self._open, strict=True)
-        return {
-            "frames": frames,
-            "length": len(modes),
-            "modes": "".join("X" if mode else "G" for mode in modes),
-            "signal": list(signals),
-            "reward": [*rewards[1:], last_reward],
-        }
+
+def export_tensorboard(folder: Path) -> None:
+    """Writes `tensorboard/` into the run's folder; steps are environment frames."""
+    from tensorboardX import SummaryWriter
+
+    learned = read_table(folder, "learning").columns
+    curves = {
+        "episodes": ("return", "length", "p_X", "med_X", "rmed_X", "realised_rate"),
+        "evaluations": ("return", "length"),
+        "learning": [name for name in learned if name not in (*IDENTITY, "frames")],
+    }
+    with SummaryWriter(str(folder / "tensorboard")) as writer:
+        for table, columns in curves.items():
+            for row in read_table(folder, table).iter_rows(named=True):
+                for column in columns:
+                    if row.get(column) is not None:
+                        writer.add_scalar(f"{table}/{column}", row[column], row["frames"])
+        for row in read_table(folder, "bandits").iter_rows(named=True):
+            name = f"bandits/{row['bandit']}/{row['arm']:g}"
+            writer.add_scalar(name, row["probability"], row["frames"])

@@ -50,4 +50,4 @@ def fresh_player(
     heads = len(agent.heads)
     q_function = make_q_function(config, game.spec, heads, jax.random.key(0))
     scales = jax.numpy.ones(heads)
-    return Player({}, game, config, parse(variant), agent, q_function, scales)
+    return Player({}, game, parse(variant), agent, q_function, scales)

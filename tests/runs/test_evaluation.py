@@ -200,7 +200,7 @@ def test_a_game_that_no_human_played_has_no_such_score(tmp_path):
 
 def test_a_compiled_game_needs_no_emulators():
     code = (
-        "import sidequest.runs.evaluation, sidequest.runs.rollout, sys;"
+        "import sidequest.runs.evaluation, sys;"
         "print([name for name in sys.modules if 'hosted' in name or 'ale_py' in name])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -212,7 +212,6 @@ def test_the_agent_is_the_one_that_was_saved(tmp_path):
     spec = registry.make(GAME).spec
     saved = make_q_function(TINY, spec, 2, jax.random.key(3))
     jax.tree.map(np.testing.assert_array_equal, player.q_function, saved)
-    assert player.config == TINY
     assert str(player.variant) == "XI-intra(10,blind,100,G)"
     np.testing.assert_array_equal(player.scales, [1.0, 1.0])
 

@@ -1,5 +1,6 @@
-"""Rows from what rounds leave behind, by hand."""
+"""Rows from what iterations leave behind, by hand."""
 
+import json
 import math
 
 import numpy as np
@@ -7,14 +8,7 @@ import numpy as np
 from sidequest.agent.learner import Metrics
 from sidequest.records import TABLES
 from sidequest.runs.build import IterationRecord
-from sidequest.runs.tables import (
-    Clock,
-    RunLog,
-    TraceSampler,
-    bandit_rows,
-    episode_rows,
-    learning_rows,
-)
+from sidequest.runs.tables import Clock, RunLog
 from sidequest.switching.variants import ArmSets, parse
 from sidequest.types import EpisodeSummary
 
@@ -22,23 +16,33 @@ ARMS = ArmSets((1, 10), (10, 100), (0.1, 0.01, 0.001))
 NAN = float("nan")
 
 
-def record(rounds, length, streams, **fields):
-    """A record of rounds [rounds, L, B] with zeros in it."""
-    shape = (rounds, length, streams)
+def metrics(losses, **fields):
+    start = {name: np.asarray(losses, np.float32) for name in Metrics._fields}
+    for name in ("td_error", "scale", "value"):
+        start[name] = np.stack([start[name], 10 * start[name]], axis=1)
+    return Metrics(**(start | fields))
+
+
+def record(iterations, length, environments, **fields):
+    """A record of iterations [iterations, L, B] with zeros in it, and no update."""
+    shape = (iterations, length, environments)
     zeros = np.zeros(shape, np.float32)
-    summaries = EpisodeSummary(zeros.astype(bool), *[zeros] * 8)
     start = dict(
-        summaries=summaries,
+        summaries=EpisodeSummary(zeros.astype(bool), *[zeros] * 8),
         choices=np.zeros((*shape, 3), int),
-        metrics=None,
-        probabilities=None,
+        metrics=metrics([NAN] * iterations),
+        probabilities=np.zeros((iterations, 3, 3)),
         **dict.fromkeys(("modes", "signals", "rewards", "is_first"), zeros[..., 0]),
     )
     return IterationRecord(**(start | fields))
 
 
+def log(variant="XU-intra(*,informed,p*,X)", trace_interval=0) -> RunLog:
+    return RunLog(parse(variant), ARMS, ("extrinsic", "short"), trace_interval)
+
+
 def test_an_episode_is_a_row_with_the_frames_at_its_end():
-    # Two rounds of 3 steps and 2 streams; episodes end at (0, 2, 1) and (1, 1, 0).
+    # Two iterations of 3 steps and 2 environments; episodes end at (0, 2, 1) and (1, 1, 0).
     finished = np.zeros((2, 3, 2), bool)
     finished[0, 2, 1] = finished[1, 1, 0] = True
     number = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
@@ -46,15 +50,9 @@ def test_an_episode_is_a_row_with_the_frames_at_its_end():
     choices = np.zeros((2, 3, 2, 3), int)
     choices[0, 2, 1] = [0, 2, 1]
     clock = Clock(start=1_000, streams=2, frames_per_step=4)
-    rows = list(
-        episode_rows(
-            record(2, 3, 2, summaries=summaries, choices=choices),
-            clock,
-            parse("XU-intra(*,informed,p*,X)"),
-            ARMS,
-        )
-    )
-    # Step 2 of both streams: 4 frames each, two steps gone by; then 4 steps gone by.
+    played = record(2, 3, 2, summaries=summaries, choices=choices)
+    rows = log().rows(played, clock, 0)["episodes"]
+    # Step 2 of both environments: 4 frames each, two steps gone by; then 4 steps gone by.
     assert [row["frames"] for row in rows] == [1_016, 1_032]
     assert [row["stream"] for row in rows] == [1, 0]
     assert list(rows[0].values()) == [
@@ -69,32 +67,16 @@ def test_an_episode_is_a_row_with_the_frames_at_its_end():
 
 def test_a_variant_without_bandits_has_no_arms():
     summaries = EpisodeSummary(np.ones((1, 1, 1), bool), *[np.zeros((1, 1, 1))] * 8)
-    row, *_ = episode_rows(
-        record(1, 1, 1, summaries=summaries),
-        Clock(0, 1, 1),
-        parse("XU-step-level-0.1"),
-        ARMS,
-    )
+    played = record(1, 1, 1, summaries=summaries)
+    rows = log("XU-step-level-0.1").rows(played, Clock(0, 1, 1), 0)
+    (row,) = rows["episodes"]
+    assert not rows["bandits"]
     assert not [name for name in row if name.startswith("arm")]
 
 
-def metrics(losses, **fields):
-    rounds = len(losses)
-    start = {name: np.asarray(losses, np.float32) for name in Metrics._fields}
-    for name in ("td_error", "scale", "value"):
-        start[name] = np.stack([start[name], 10 * start[name]], axis=1)
-    assert rounds
-    return Metrics(**(start | fields))
-
-
-def test_rounds_without_an_update_do_not_count():
-    row, *more = learning_rows(
-        metrics([NAN, 2.0, NAN, 4.0], skipped=np.array([NAN, 5.0, NAN, 7.0])),
-        ("extrinsic", "short"),
-        frames=80,
-        updates=9,
-    )
-    assert not more
+def test_iterations_without_an_update_do_not_count():
+    learned = metrics([NAN, 2.0, NAN, 4.0], skipped=np.array([NAN, 5.0, NAN, 7.0]))
+    (row,) = log().rows(record(4, 1, 1, metrics=learned), Clock(76, 1, 1), 9)["learning"]
     assert (row["frames"], row["updates"], row["loss"], row["priority"]) == (80, 9, 3, 3)
     assert (row["td_error_extrinsic"], row["td_error_short"]) == (3.0, 30.0)
     assert (row["scale_short"], row["value_extrinsic"]) == (30.0, 3.0)
@@ -102,24 +84,23 @@ def test_rounds_without_an_update_do_not_count():
 
 
 def test_a_chunk_without_an_update_has_no_row():
-    assert not list(learning_rows(metrics([NAN, NAN]), ("a", "b"), frames=1, updates=0))
+    assert not log().rows(record(2, 1, 1), Clock(0, 1, 1), 0)["learning"]
 
 
 def test_bandits_have_a_row_an_arm():
-    probabilities = np.array([[1, 0, 0], [0.5, 0.3, 0.2], [0.6, 0.4, 0]])
-    rows = list(bandit_rows(probabilities, parse("XU-intra(*,informed,p*,X)"), ARMS, 50))
-    assert rows == [
+    probabilities = np.array([[[1, 0, 0], [0.5, 0.3, 0.2], [0.6, 0.4, 0]]])
+    played = record(1, 1, 1, probabilities=probabilities)
+    assert log().rows(played, Clock(49, 1, 1), 0)["bandits"] == [
         dict(frames=50, bandit="explore", arm=1, probability=0.6),
         dict(frames=50, bandit="explore", arm=10, probability=0.4),
         dict(frames=50, bandit="exploit", arm=0.1, probability=0.5),
         dict(frames=50, bandit="exploit", arm=0.01, probability=0.3),
         dict(frames=50, bandit="exploit", arm=0.001, probability=0.2),
     ]
-    assert not list(bandit_rows(probabilities, parse("XU-step-level-0.1"), ARMS, 50))
 
 
 def stretch(text, rewards, signal=0.5):
-    """A record of one round of one stream: `|` before a step starts an episode."""
+    """A record of one environment: `|` before a step starts an episode."""
     modes, first = [], []
     for letter in text:
         if letter == "|":
@@ -134,19 +115,18 @@ def stretch(text, rewards, signal=0.5):
 
 
 def test_a_trace_is_a_whole_episode_with_the_reward_of_each_action():
-    sampler = TraceSampler(0)
-    clock = Clock(start=100, streams=4, frames_per_step=1)
+    own, clock = log(), Clock(start=100, streams=1, frames_per_step=4)
     # The reward 9 arrives with the first step of the second episode, but was earned by
     # the last action of the first one.
-    rows = list(sampler.rows(stretch("|GXX|GG", [0, 1, 2, 9, 3]), clock))
+    rows = own.rows(stretch("|GXX|GG", [0, 1, 2, 9, 3]), clock, 0)["traces"]
     assert len(rows) == 1
     row = rows[0]
     assert (row["frames"], row["length"], row["modes"]) == (112, 3, "GXX")
     assert row["reward"] == [1.0, 2.0, 9.0]
     assert row["signal"][0] == 0.5 and all(map(math.isnan, row["signal"][1:]))
-    # The second episode goes on in the next chunk.
+    # The second episode continues in the next chunk.
     later = clock._replace(start=120)
-    rows = list(sampler.rows(stretch("XG|XG|G", [4, 5, 6, 7, 8]), later))
+    rows = own.rows(stretch("XG|XG|G", [4, 5, 6, 7, 8]), later, 0)["traces"]
     assert [row["modes"] for row in rows] == ["GGXG", "XG"]
     assert rows[0]["reward"] == [3.0, 4.0, 5.0, 6.0]
     assert rows[1]["reward"] == [7.0, 8.0]
@@ -154,16 +134,15 @@ def test_a_trace_is_a_whole_episode_with_the_reward_of_each_action():
 
 
 def test_traces_are_spread_over_the_run():
-    sampler = TraceSampler(10)
-    clock = Clock(start=0, streams=1, frames_per_step=1)
-    rows = list(sampler.rows(stretch("|GX" * 20, list(range(40))), clock))
+    played, clock = stretch("|GX" * 20, list(range(40))), Clock(0, 1, 1)
+    rows = log(trace_interval=10).rows(played, clock, 0)["traces"]
     assert [row["frames"] for row in rows] == [2, 12, 22, 32]
     assert all(row["modes"] == "GX" for row in rows)
 
 
-def test_a_chunk_is_written_with_the_frames_at_its_end(tmp_path):
-    variant = parse("XU-intra(2,informed,p*,X)")
-    # Two rounds of 2 steps and 2 streams, after 100 frames; an episode ends at (1, 1, 0).
+def test_a_chunk_has_the_frames_at_its_end():
+    # Two iterations of 2 steps and 2 environments, after 100 frames; an episode ends at
+    # (1, 1, 0).
     finished = np.zeros((2, 2, 2), bool)
     finished[1, 1, 0] = True
     numbers = np.zeros((2, 2, 2), np.float32)
@@ -177,9 +156,9 @@ def test_a_chunk_is_written_with_the_frames_at_its_end(tmp_path):
         probabilities=probabilities,
         is_first=is_first,
     )
-    log = RunLog(variant, ARMS, ("extrinsic", "short"), trace_interval=0)
     clock = Clock(100, streams=2, frames_per_step=4)
-    rows = log.rows(chunk, clock, 6, evaluations=[(64, 2.5, 7), (132, -1.0, 3)])
+    greedy = [(64, 2.5, 7), (132, -1.0, 3)]
+    rows = log("XU-intra(2,informed,p*,X)").rows(chunk, clock, 6, greedy)
     assert tuple(rows) == TABLES
     # 4 steps of 2 environments, 4 frames each; episodes and traces end one step earlier.
     assert [row["frames"] for row in (*rows["episodes"], *rows["traces"])] == [124, 124]
@@ -191,3 +170,21 @@ def test_a_chunk_is_written_with_the_frames_at_its_end(tmp_path):
     assert (learned["frames"], learned["updates"], learned["loss"]) == (132, 6, 4.0)
     arms = [(row["frames"], row["probability"]) for row in rows["bandits"]]
     assert arms == [(132, 0.3)] * 3
+
+
+def test_an_open_trace_is_saved_and_restored():
+    saved, resumed, dropped = log(), log(), log()
+    clock = Clock(0, 1, 1)
+    saved.rows(stretch("|GX|GX", [0, 1, 2, 3]), clock, 0)
+    state = json.loads(json.dumps(saved.traces.snapshot()))
+    rest = stretch("G|X", [4, 5])
+    for one in (resumed, dropped):
+        one.traces.restore(state)
+    dropped.traces.drop_open_episode()
+    expected = saved.rows(rest, clock._replace(start=4), 0)["traces"]
+    np.testing.assert_equal(
+        resumed.rows(rest, clock._replace(start=4), 0)["traces"], expected
+    )
+    assert [row["modes"] for row in expected] == ["GXG"]
+    later = clock._replace(start=9)
+    assert [row["modes"] for row in dropped.rows(rest, later, 0)["traces"]] == ["G"]

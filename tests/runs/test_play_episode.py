@@ -7,8 +7,7 @@ import pytest
 
 from sidequest.config import change
 from sidequest.environments.base import EnvironmentSpec, HostedGame, auto_reset
-from sidequest.runs.evaluation import make_evaluator
-from sidequest.runs.rollout import play_episode
+from sidequest.runs.evaluation import make_evaluator, play_episode
 from sidequest.types import Timestep
 from tests.runs.left import fresh_player
 from tests.runs.tiny import TINY
