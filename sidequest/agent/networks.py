@@ -67,8 +67,8 @@ class DuellingHead(eqx.Module):
     def __call__(
         self, x: Float[Array, "inputs"], compute_dtype: jnp.dtype
     ) -> Float[Array, "A"]:
-        """The last layers are in float32: Q-values in the hundreds may differ by tenths,
-        and a bfloat16 has three digits."""
+        """Returns Q-values; the last layers are in float32, since Q-values in the hundreds
+        may differ by tenths, and a bfloat16 has three digits."""
 
         def hidden(layer: Linear) -> Float[Array, "units"]:
             return jax.nn.relu(cast(layer, compute_dtype)(x)).astype(jnp.float32)

@@ -1,65 +1,46 @@
-"""Variants in plain English, and the variants that the paper speaks of.
-
-This file needs no JAX: asking what a variant does costs nothing.
-"""
+"""Variants in plain English, and the variants of the paper. This file needs no JAX."""
 
 from collections.abc import Sequence
 
 from sidequest.switching.variants import PAPER_ARMS, Amount, ArmSets, Variant
 
+
+def _each(modes: str, *granularities: str) -> tuple[str, ...]:
+    """Returns the names of all these explore modes at all these granularities."""
+    return tuple(f"{mode}-{rest}" for mode in modes.split() for rest in granularities)
+
+
 PAPER_VARIANTS = {
-    "Baselines (section 3, figures 3 and 10)": (
-        "XU-experiment-level-X",
-        "XU-experiment-level-G",
-        "XU-step-level-0.01",
-        "XU-episode-level-*",
-        "XI-experiment-level-X",
-        "XI-experiment-level-G",
-        "XI-step-level-0.01",
-        "XI-episode-level-*",
+    "Baselines (section 3, figures 3 and 10)": _each(
+        "XU XI",
+        *("experiment-level-X", "experiment-level-G", "step-level-0.01", "episode-level-*"),
     ),
-    "The headline (figures 3 and 10)": (
-        "XU-intra(10,informed,p*,X)",
-        "XI-intra(10,informed,p*,X)",
-    ),
+    "The headline (figures 3 and 10)": _each("XU XI", "intra(10,informed,p*,X)"),
     "The example of section 3.1": ("XU-intra(100,informed,p*,X)",),
-    "How much and in what portions: adaptive and symmetric (figure 4)": (
-        "XU-intra(*,blind,n*,G)",
-        "XU-intra(*,informed,p*,G)",
-        "XU-intra(=,informed,p*,G)",
-        "XI-intra(*,blind,n*,G)",
-        "XI-intra(*,informed,p*,G)",
-        "XI-intra(=,informed,p*,G)",
+    "How much and in what portions: adaptive and symmetric (figure 4)": _each(
+        "XU XI", "intra(*,blind,n*,G)", "intra(*,informed,p*,G)", "intra(=,informed,p*,G)"
     ),
-    "Blind against informed moments (figures 5 and 12)": (
-        "XU-intra(10,blind,100,G)",
-        "XU-intra(10,informed,0.01,G)",
-        "XU-intra(10,blind,1000,G)",
-        "XU-intra(10,informed,0.001,G)",
+    "Blind against informed moments (figures 5 and 12)": _each(
+        "XU",
+        *("intra(10,blind,100,G)", "intra(10,informed,0.01,G)"),
+        *("intra(10,blind,1000,G)", "intra(10,informed,0.001,G)"),
     ),
-    "Starting mode (figures 6 and 14)": (
-        "XU-intra(=,blind,n*,G)",
-        "XU-intra(=,blind,n*,X)",
-        "XI-intra(=,blind,n*,G)",
-        "XI-intra(=,blind,n*,X)",
+    "Starting mode (figures 6 and 14)": _each(
+        "XU XI", "intra(=,blind,n*,G)", "intra(=,blind,n*,X)"
     ),
-    "Counting steps against tossing a coin (figures 7 and 13)": (
-        "XI-intra(10,blind,n*,G)",
-        "XI-intra(10,blind,p*,G)",
+    "Counting steps against tossing a coin (figures 7 and 13)": _each(
+        "XI", "intra(10,blind,n*,G)", "intra(10,blind,p*,G)"
     ),
-    "Other informed triggers (appendix B, figure 8)": (
-        "XI-intra(10,informed:mismatch,p*,X)",
-        "XI-intra(10,informed:variance,p*,X)",
+    "Other informed triggers (appendix B, figure 8)": _each(
+        "XI", "intra(10,informed:mismatch,p*,X)", "intra(10,informed:variance,p*,X)"
     ),
     "Other explore modes (appendix B, figure 16)": (
-        "XS-step-level-0.01",
-        "XS-episode-level-*",
-        "XS-intra(10,informed,p*,X)",
-        "Xγ-intra(10,informed,p*,X)",
+        *_each("XS", "step-level-0.01", "episode-level-*"),
+        *_each("XS Xγ", "intra(10,informed,p*,X)"),
     ),
 }
-"""By the place in the paper. Where its text leaves a choice open, the name has the
-paper's default: a start in exploit mode, and 10 explore steps."""
+"""Variants by their place in the paper. Where its text leaves a choice open, the name has
+the paper's default: a start in exploit mode, and 10 explore steps."""
 
 MODES = {
     "XU": "uniformly random actions",
@@ -83,22 +64,22 @@ SIGNALS = {
     "value_variance": "how far the Q-values of the two heads lie apart",
 }
 
-UNCERTAINTIES = {
+_UNCERTAINTIES = {
     "informed": "the value promise discrepancy (what was promised a few steps ago,"
     " less what came)",
     "informed:mismatch": "the action mismatch between two heads",
     "informed:variance": "the variance of the Q-values between two heads",
 }
 
-STARTS = {"G": "exploit", "X": "explore"}
+_STARTS = {"G": "exploit", "X": "explore"}
 
 
 def describe(variant: Variant, arms: ArmSets = PAPER_ARMS) -> list[str]:
-    """What the variant does, a sentence for each of the choices in its name."""
+    """Returns what the variant does, a sentence for each choice in its name."""
     sentences = [_mode_sentence(variant)]
     match variant.granularity:
         case "experiment":
-            mode = STARTS[str(variant.start)]
+            mode = _STARTS[str(variant.start)]
             sentences.append(f"It never switches: every step is in {mode} mode.")
         case "step":
             sentences.append(
@@ -115,7 +96,7 @@ def describe(variant: Variant, arms: ArmSets = PAPER_ARMS) -> list[str]:
                 "exploring take turns.",
                 _exploit_sentence(variant, arms),
                 _explore_sentence(variant, arms),
-                f"Every episode starts in {STARTS[str(variant.start)]} mode.",
+                f"Every episode starts in {_STARTS[str(variant.start)]} mode.",
             ]
     return sentences + [
         "At the start of each episode a bandit that maximises the return chooses "
@@ -134,14 +115,14 @@ def _mode_sentence(variant: Variant) -> str:
 
 
 def _both_rewards(variant: Variant) -> bool:
-    """The one variant whose modes are not those of its name (caption of figure 3)."""
+    """Returns whether it is the one variant that maximises both (caption of figure 3)."""
     return variant.mode == "XI" and variant.granularity == "step"
 
 
 def _exploit_sentence(variant: Variant, arms: ArmSets) -> str:
     size = _size(variant, "exploit", arms)
     if variant.informed:
-        uncertainty = UNCERTAINTIES[str(variant.trigger)]
+        uncertainty = _UNCERTAINTIES[str(variant.trigger)]
         return (
             f"An exploit period tends to end where {uncertainty} is high; homeostasis "
             f"adapts the threshold so that this happens at a rate of {size}."
@@ -162,7 +143,7 @@ def _symmetric(variant: Variant) -> bool:
 
 
 def _size(variant: Variant, name: str, arms: ArmSets) -> str:
-    """A duration or a rate in words; what a bandit chooses is given from end to end."""
+    """Returns a duration or a rate in words; of a bandit, the range of its arms."""
     amount: Amount = getattr(variant, name)
     if amount.unit == "share":
         return f"{amount} of an episode's usual length"
@@ -176,7 +157,7 @@ def _size(variant: Variant, name: str, arms: ArmSets) -> str:
 
 
 def adapted(variant: Variant, name: str) -> str:
-    """What the bandit of this name sets, in the words of the other sentences."""
+    """Returns what the bandit of this name sets, in the words of the other sentences."""
     if name == "start":
         return "its mode (0 exploit, 1 explore)"
     if name == "explore":
@@ -188,15 +169,15 @@ def adapted(variant: Variant, name: str) -> str:
 
 
 def listed(values: Sequence[float]) -> str:
-    """Numbers as a person writes them: `1, 10, 100`."""
+    """Returns numbers as text: `1, 10, 100`."""
     return ", ".join(f"{value:g}" for value in values)
 
 
 def summarise(variant: Variant, arms: ArmSets = PAPER_ARMS) -> str:
-    """The variant in one short line, for lists."""
+    """Returns the variant in one short line, for lists."""
     match variant.granularity:
         case "experiment":
-            return f"every step is in {STARTS[str(variant.start)]} mode"
+            return f"every step is in {_STARTS[str(variant.start)]} mode"
         case "step":
             extra = ", on both rewards" if _both_rewards(variant) else ""
             return f"each step explores with probability {variant.exploit}{extra}"

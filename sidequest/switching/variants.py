@@ -1,4 +1,4 @@
-"""The paper's names of variants, both ways: `"XU-intra(100,informed,p*,X)"` <-> `Variant`.
+"""The paper's names of variants: `"XU-intra(100,informed,p*,X)"` <-> `Variant`.
 
     variant   =  mode "-" ( "experiment-level-" ("G" | "X")
                           | "episode-level-" ("*" | probability)
@@ -60,7 +60,7 @@ class Amount(NamedTuple):
 
 
 class ArmSets(NamedTuple):
-    """What the bandits choose between; the defaults are the paper's (section 3.1)."""
+    """The arms of the bandits; the defaults are the paper's (section 3.1)."""
 
     explore_steps: tuple[int, ...] = (1, 10, 100)
     exploit_steps: tuple[int, ...] = (10, 100, 1_000, 10_000)
@@ -107,7 +107,7 @@ class Variant:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """The heads of the Q-network that acting by this variant needs."""
+        """The heads of the Q-network that this variant needs."""
         heads = ["extrinsic"]
         if self.mode == "XI":
             heads.append("intrinsic")
@@ -127,7 +127,7 @@ class Variant:
         }.get(self.trigger or "", ())
 
     def bandits(self, arms: ArmSets = PAPER_ARMS) -> dict[str, tuple[float, ...]]:
-        """The adapted dimensions by name, each with its arms; empty if all is fixed.
+        """Returns the arms of each adapted dimension, by its name; empty if all is fixed.
 
         `start` chooses the mode of whole episodes: 0 exploits, 1 explores.
         """
@@ -142,7 +142,7 @@ class Variant:
         return bandits
 
     def as_dict(self, arms: ArmSets = PAPER_ARMS) -> dict:
-        """The structure for other programs; amounts are written as in the name."""
+        """Returns the structure for other programs; amounts are written as in the name."""
 
         def token(amount: Amount | str | None) -> str | None:
             return None if amount is None else str(amount)
@@ -176,7 +176,7 @@ def parse(text: str | Variant) -> Variant:
 
 
 class _Reader:
-    """Walks over the text once; `place` is where the next token starts."""
+    """Reads the text once; `place` is where the next token starts."""
 
     def __init__(self, text: str):
         self.text = text
@@ -264,7 +264,7 @@ class _Reader:
         return self.amount(units, wanted, example)
 
     def amount(self, units: tuple[str, ...], wanted: str, example: str) -> Amount:
-        """A number whose form gives its unit: `10` steps, `5%` share, `0.1` rate."""
+        """Reads a number whose form gives its unit: `10` steps, `5%` share, `0.1` rate."""
         self.skip_space()
         number = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
         match = number.match(self.text, self.place)
@@ -303,7 +303,7 @@ class _Reader:
         return self.find(options) is not None
 
     def word(self, *options: str, wanted: str = "", example: str = EXAMPLE) -> str:
-        """Takes the first of the options that stands here, or fails."""
+        """Reads the first of the options that is next, or fails."""
         option = self.find(options)
         if option is None:
             self.fail(wanted, example)

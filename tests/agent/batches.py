@@ -1,5 +1,6 @@
 """Random batches of sequences with ends of both kinds in them, and a small network."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,6 +47,7 @@ def random_steps(seed: int, *shape: int, ends: float = 0.25) -> Step:
     )
 
 
+@eqx.filter_jit
 def unroll_one(q_function, inputs, state):
     """Q-values of one sequence [T, H, A], and the state after it."""
     one = jax.tree.map(lambda leaf: leaf[None], inputs)

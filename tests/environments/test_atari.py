@@ -130,7 +130,7 @@ def test_running_out_of_time_is_not_game_over():
         np.testing.assert_array_equal(first, again)
 
 
-def frames(seed, streams=2, steps=100):
+def frames(seed, streams=2, steps=50):
     actions = np.repeat(random_actions(steps), streams, axis=1)
     timesteps = play(make_group(seed=seed, streams=streams), actions)
     return np.stack([timestep.observation for timestep in timesteps])

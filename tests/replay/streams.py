@@ -57,11 +57,23 @@ def sampler(replay: Replay, batch_size: int):
 
 def fill(replay: Replay, blocks: int, priority=None) -> ReplayState:
     """Replay after `blocks` blocks; `priority(n)` gives [B], else all 1."""
+    if priority is None:
+        return filler(replay)(jnp.int32(blocks))
     state = replay.init()
     for number in range(blocks):
-        p = jnp.ones(replay.ring.streams) if priority is None else priority(number)
-        state = adder(replay)(state, jnp.int32(number), p)
+        state = adder(replay)(state, jnp.int32(number), priority(number))
     return state
+
+
+@functools.cache
+def filler(replay: Replay):
+    """Replay after any number of blocks; compiled once for each replay."""
+    ones = jnp.ones(replay.ring.streams)
+
+    def add(number, state):
+        return replay.add(state, *block(replay, number), ones)
+
+    return jax.jit(lambda blocks: jax.lax.fori_loop(0, blocks, add, replay.init()))
 
 
 def assert_item(replay: Replay, prefix: int, sample) -> None:

@@ -52,7 +52,7 @@ SHAPES = [(4, 2, 3, 3), (4, 4, 2, 5), (2, 5, 2, 8), (1, 3, 1, 5), (3, 0, 2, 2)]
 
 
 @given(shape=st.sampled_from(SHAPES), added=st.integers(0, 20), seed=st.integers(0, 999))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_samples_are_the_stretches_that_were_added(shape, added, seed):
     length, prefix, streams, blocks = shape
     replay = replay_of(blocks, streams=streams, length=length, prefix=prefix)
@@ -107,11 +107,11 @@ def test_frequencies_follow_the_priorities_to_the_power():
     rows = np.asarray(state.priorities, np.float64)
     p = np.where(rows > 0, rows**0.9, 0).ravel()
     p /= p.sum()
-    index = sampler(replay, 100_000)(jax.random.key(1), state).index
+    index = sampler(replay, 20_000)(jax.random.key(1), state).index
     drawn = np.asarray(index.block % 6) * 4 + np.asarray(index.stream)
     counts = np.bincount(drawn, minlength=24)
     assert (counts[p == 0] == 0).all()
-    test = stats.chisquare(counts[p > 0], 100_000 * p[p > 0])
+    test = stats.chisquare(counts[p > 0], 20_000 * p[p > 0])
     assert test.pvalue > 0.01
 
 
@@ -124,9 +124,7 @@ def test_never_samples_priority_zero_among_many_items():
     state = replay.init()._replace(
         priorities=jnp.asarray(rows, jnp.float32), added=jnp.int32(800)
     )
-    index = jax.jit(partial(replay.sample, batch_size=100_000))(
-        jax.random.key(0), state
-    ).index
+    index = sampler(replay, 20_000)(jax.random.key(0), state).index
     assert (rows[np.asarray(index.block), np.asarray(index.stream)] > 0).all()
 
 
@@ -134,7 +132,7 @@ def test_never_samples_priority_zero_among_many_items():
     mass=st.lists(st.sampled_from([0.0, 1e-6, 1.0, 3e7]), min_size=1, max_size=40),
     u=st.floats(0, 1, exclude_max=True, width=32),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_draw_lands_on_positive_mass(mass, u):
     mass = np.pad(np.asarray(mass, np.float32), (0, 40 - len(mass)))
     drawn = int(jax.jit(_draw)(jnp.float32(u), mass))
@@ -179,7 +177,7 @@ def test_reprioritise_by_hand():
 
 
 @given(later=st.integers(0, 12), prefix=st.sampled_from([0, 2, 9]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_items_that_have_gone_stay_gone(later, prefix):
     """A batch may be in flight while blocks are added, up to whole laps of the ring."""
     replay = replay_of(5, prefix=prefix)
@@ -188,7 +186,7 @@ def test_items_that_have_gone_stay_gone(later, prefix):
     for number in range(7, 7 + later):
         state = adder(replay)(state, jnp.int32(number), jnp.ones(3))
     before = sampleable_blocks(replay, state)
-    new = replay.reprioritise(state, index, jnp.full(8, 9.0))
+    new = jax.jit(replay.reprioritise)(state, index, jnp.full(8, 9.0))
     assert sampleable_blocks(replay, new) == before
     changed = np.argwhere(np.asarray(new.priorities) == 9.0)
     alive = {

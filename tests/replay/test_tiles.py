@@ -82,6 +82,7 @@ def assert_exact(sample, frames):
 
 
 # Room for one item at its worst; for that and a bit; for all blocks at their worst.
+REPORT = jax.jit(tile_report)
 POOLS = [3 * BLOCK, 4 * BLOCK + 5, 6 * BLOCK]
 
 
@@ -90,7 +91,7 @@ POOLS = [3 * BLOCK, 4 * BLOCK + 5, 6 * BLOCK]
     shares=st.lists(st.sampled_from([0.0, 0.02, 0.3, 1.0]), min_size=1, max_size=24),
     seed=st.integers(0, 2**31 - 1),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_what_is_sampled_is_exact_and_the_oldest_go_first(pool, shares, seed):
     replay = replay_of(6, pool)
     add, sample = compiled(replay)
@@ -102,7 +103,7 @@ def test_what_is_sampled_is_exact_and_the_oldest_go_first(pool, shares, seed):
         oldest = max(oldest, number - 5)
         while sizes[oldest : number + 1].sum() > pool:
             oldest, evicted = oldest + 1, evicted + 1
-        report = tile_report(state.contents)
+        report = REPORT(state.contents)
         held = number + 1 - oldest
         assert int(state.oldest) == oldest
         assert int(report.blocks_evicted) == evicted
@@ -218,7 +219,10 @@ GAMES = (
 )
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize(
+    "game",
+    [*GAMES[:2], *(pytest.param(game, marks=pytest.mark.slow) for game in GAMES[2:])],
+)
 def test_frames_of_real_games(game):
     """All-round sizes: the paper's frames under random play, in the default tiles."""
     from ale_py import AtariVectorEnv
