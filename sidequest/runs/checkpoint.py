@@ -27,6 +27,7 @@ import numpy as np
 
 from sidequest.errors import CannotWrite, NoCheckpoint, cannot_write, resume_command
 from sidequest.runs.build import is_key
+from sidequest.runs.display import Display
 from sidequest.runs.shards import (
     Damaged,
     FileNote,
@@ -35,7 +36,7 @@ from sidequest.runs.shards import (
     verify,
     write_arrays,
 )
-from sidequest.runs.spec import Display, RunSpec, identity, refuse_other
+from sidequest.runs.spec import RunSpec, identity, refuse_other
 
 Tree = TypeVar("Tree")
 

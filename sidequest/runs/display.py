@@ -14,12 +14,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from sidequest.environments.scores import SCORES, human_normalised
-from sidequest.runs.spec import Favourite, Progress
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -29,6 +28,56 @@ _REDRAWN = 4  # times a second; each takes the interpreter 0.3 ms from the threa
 _BAR_WIDTH = 20
 _EPISODES = 100  # of each run: those that the means are taken over
 _RECENT, _AHEAD = 2.0, 60.0  # seconds: memory of the rates shown, and of the time left
+
+
+class Progress(NamedTuple):
+    """What a display may show after a chunk. What is not known is NaN, or left out."""
+
+    frames: int
+    """Frames of each run so far."""
+    total: int
+    rate: float
+    """Recent frames per second, of all runs together."""
+    updates: int
+    """Updates of each run so far."""
+    returns: list[float]
+    """Each run's mean return of its newest training episodes."""
+    evaluations: list[float]
+    """Each run's newest evaluation."""
+    p_X: list[float]
+    """Each run's mean share of explore steps, in the episodes of `returns`."""
+    mean_rate: float = math.nan
+    """Frames per second since the start, without the first chunk, which compiles."""
+    update_rate: float = math.nan
+    """Recent updates per second, of all runs together."""
+    replay_fill: float = math.nan
+    """Observations in replay, as a share of its capacity."""
+    human: Sequence[float] = ()
+    """Human-normalised scores of the evaluations."""
+    realised: Sequence[float] = ()
+    """Each run's mean switching rate, in its newest episodes that had a target."""
+    target: Sequence[float] = ()
+    """The means of these targets."""
+    arms: Sequence[tuple[str, float, float]] = ()
+    """Bandits with their likeliest arm and its probability, if there is one run."""
+    seconds_left: float = math.nan
+
+
+@runtime_checkable
+class Display(Protocol):
+    """Where training shows people how it is going."""
+
+    def say(self, text: str) -> None:
+        """Shows one line."""
+        ...
+
+    def count(self, text: str, done: int, of: int) -> None:
+        """Shows how far something is that must be done before training can begin."""
+        ...
+
+    def show(self, progress: Progress) -> None:
+        """Shows the newest progress."""
+        ...
 
 
 class ProgressMeter:
@@ -91,7 +140,7 @@ class ProgressMeter:
             human=[human_normalised(self._game, score) for score in scored],
             realised=_means(with_target, "realised_rate"),
             target=_means(with_target, "target_rate"),
-            favourites=_favourites(rows[0].get("bandits", ())) if len(rows) == 1 else [],
+            arms=_likeliest(rows[0].get("bandits", ())) if len(rows) == 1 else (),
             seconds_left=max(0, self._total - frames) * len(rows) / rate_ahead,
         )
 
@@ -116,14 +165,13 @@ def _means(runs: Iterable[Iterable[Mapping[str, Any]]], column: str) -> list[flo
     return [sum(values) / len(values) if values else math.nan for values in columns]
 
 
-def _favourites(rows: Iterable[Mapping[str, Any]]) -> list[Favourite]:
+def _likeliest(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, float, float]]:
     """Returns the likeliest arm of each bandit; the first among equals."""
-    best: dict[str, Favourite] = {}
+    best: dict[str, tuple[str, float, float]] = {}
     for row in rows:
-        one = Favourite(row["bandit"], float(row["arm"]), float(row["probability"]))
-        known = best.setdefault(one.bandit, one)
-        if one.probability > known.probability:
-            best[one.bandit] = one
+        bandit, arm, probability = row["bandit"], row["arm"], float(row["probability"])
+        if bandit not in best or probability > best[bandit][-1]:
+            best[bandit] = bandit, float(arm), probability
     return list(best.values())
 
 
@@ -359,15 +407,13 @@ def _known_numbers(progress: Progress) -> dict[str, str]:
             *_range("p_X", progress.p_X),
             *(" ".join(pair) for pair in zip(realised, targets, strict=False)),
         ],
-        "bandits": [_arm(one) for one in progress.favourites],
+        "bandits": [
+            # The arms of `start` are modes: 0 exploits, 1 explores.
+            f"{bandit} {'GX'[int(arm)] if bandit == 'start' else f'{arm:g}'} at {share:.0%}"
+            for bandit, arm, share in progress.arms
+        ],
     }
     return {name: ", ".join(texts) for name, texts in kinds.items() if texts}
-
-
-def _arm(one: Favourite) -> str:
-    """Returns a bandit's arm as text; that of `start` is a mode: 0 exploits, 1 explores."""
-    arm = "GX"[int(one.arm)] if one.bandit == "start" else f"{one.arm:g}"
-    return f"{one.bandit} {arm} at {one.probability:.0%}"
 
 
 def _share(progress: Progress) -> float:

@@ -15,9 +15,8 @@ from sidequest.environments.base import EnvironmentSpec, HostedEnvironment, Host
 from sidequest.errors import ConfigError, Exit, MachineError
 from sidequest.records import available_cores
 from sidequest.runs.build import EVALUATION
-from sidequest.runs.display import duration
+from sidequest.runs.display import Display, duration
 from sidequest.runs.process import write_stderr
-from sidequest.runs.spec import Display
 from sidequest.types import Timestep
 
 Built = TypeVar("Built")

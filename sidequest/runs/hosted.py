@@ -58,6 +58,7 @@ from sidequest.runs.build import (
     strip_weak_types,
 )
 from sidequest.runs.checkpoint import ResumePoint
+from sidequest.runs.display import Display
 from sidequest.runs.emulators import FEWEST_GROUPS, build_groups, choose_groups
 from sidequest.runs.evaluation import GreedyEpisode, GreedyScores
 from sidequest.runs.hosted_device import (
@@ -70,7 +71,6 @@ from sidequest.runs.hosted_device import (
     pack,
     pack_timestep,
 )
-from sidequest.runs.spec import Display
 from sidequest.switching.metacontroller import UPDATE_CHUNK, Episodes
 from sidequest.types import Timestep
 

@@ -41,8 +41,8 @@ from sidequest.runs.build import (
     strip_weak_types,
 )
 from sidequest.runs.checkpoint import ResumePoint, portable, revive
+from sidequest.runs.display import Display
 from sidequest.runs.evaluation import make_evaluator
-from sidequest.runs.spec import Display
 from sidequest.switching.metacontroller import Episodes, MetaState
 from sidequest.types import Key, Timestep
 

@@ -1,10 +1,9 @@
-"""What one run is, and what it reports during training. Nothing here needs JAX."""
+"""What one run is, and where it is written. Nothing here needs JAX."""
 
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from sidequest.config import Config, flatten, from_dict, recorded
 from sidequest.errors import InvalidRequest, OtherRun
@@ -105,67 +104,13 @@ def refuse_other(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any])
         raise OtherRun(f"{path} belongs to another run: {'; '.join(differing)}")
 
 
-class Favourite(NamedTuple):
-    """The arm that a bandit likes best at the moment."""
-
-    bandit: str
-    arm: float
-    probability: float
-
-
-class Progress(NamedTuple):
-    """What a display may show after a chunk. What is not known is NaN, or left out."""
-
-    frames: int
-    """Of each member so far."""
-    total: int
-    rate: float
-    """Frames a second, lately, of all members together."""
-    updates: int
-    """Of each member so far."""
-    returns: list[float]
-    """Each member's mean return of its newest training episodes."""
-    evaluations: list[float]
-    """Each member's newest evaluation."""
-    p_X: list[float]
-    """Each member's mean share of explore steps, of the same episodes as `returns`."""
-    mean_rate: float = math.nan
-    """Frames a second since this sitting began, without its first chunk, which compiles."""
-    update_rate: float = math.nan
-    """Updates a second, lately, of all members together."""
-    replay_fill: float = math.nan
-    """Observations in replay, as a share of its capacity."""
-    human: Sequence[float] = ()
-    """Human-normalised scores of the evaluations."""
-    realised: Sequence[float] = ()
-    """Each member's mean switching rate of its newest episodes that had a target."""
-    target: Sequence[float] = ()
-    """The mean of these targets."""
-    favourites: Sequence[Favourite] = ()
-    """Of the bandits, if there is one member."""
-    seconds_left: float = math.nan
-
-
-@runtime_checkable
-class Display(Protocol):
-    """Where a run tells people how it is going."""
-
-    def say(self, text: str) -> None: ...
-
-    def count(self, text: str, done: int, of: int) -> None:
-        """How far something is that must be done before a run can begin."""
-        ...
-
-    def show(self, progress: Progress) -> None: ...
-
-
 def run_folder(out: Path, variant: Variant, game: str, seed: int) -> Path:
-    """Where the records of a run go below `out`."""
+    """Returns the folder of a run's records below `out`."""
     return out / folder_name(variant) / game.replace(":", "-") / f"seed-{seed}"
 
 
 def folder_name(variant: Variant) -> str:
-    """A variant's name with letters, digits and hyphens only, for paths and shells."""
+    """Returns a variant's name in letters, digits and hyphens, for paths and shells."""
     spoken = {"*": "star", "=": "same", "γ": "gamma", "%": "percent", ".": "_"}
     text = "".join(spoken.get(letter, letter) for letter in str(variant))
     return re.sub(r"[^A-Za-z0-9_]+", "-", text).strip("-")

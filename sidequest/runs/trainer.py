@@ -46,14 +46,12 @@ from sidequest.runs.checkpoint import (
     Snapshot,
     find_resume_point,
 )
-from sidequest.runs.display import ProgressMeter
+from sidequest.runs.display import Display, Progress, ProgressMeter
 from sidequest.runs.memory import describe_replay, refuse_too_large, replay_memory, tiled
 from sidequest.runs.process import StopSignal, lock_folders
 from sidequest.runs.spec import (
     DEFAULT_CHECKPOINTS,
     Checkpointing,
-    Display,
-    Progress,
     RunSpec,
     identity,
     is_finished,

@@ -23,9 +23,8 @@ from typing import Any, NamedTuple
 from sidequest.errors import ConfigError, RunBusy
 from sidequest.records import RUN_FILE, TABLES, read_run
 from sidequest.runs.checkpoint import FOLDER, listed
-from sidequest.runs.display import GroupDisplay
+from sidequest.runs.display import GroupDisplay, Progress
 from sidequest.runs.process import lock_folders
-from sidequest.runs.spec import Progress
 from sidequest.study.scheduler import Group, Machine, Outcome
 from sidequest.study.workers import Share, Worker, show_message
 

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sidequest.runs.display import duration, short
-from sidequest.runs.spec import Progress
+from sidequest.runs.display import Progress, duration, short
 from sidequest.study.scheduler import Group, Outcome, missing, plan_groups
 from sidequest.study.studies import Job, Study, jobs_of
 from sidequest.study.workers import Share, Worker, split_machine

@@ -22,8 +22,8 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 from sidequest.environments import registry
 from sidequest.errors import CannotWrite, Interrupted, RunBusy, SidequestError
 from sidequest.records import STUDY_FILE, now, read_study, replace_json, write_failures
-from sidequest.runs.display import GroupDisplay, Log, Panel, StudyDisplay
-from sidequest.runs.spec import Checkpointing, Display, is_finished
+from sidequest.runs.display import Display, GroupDisplay, Log, Panel, StudyDisplay
+from sidequest.runs.spec import Checkpointing, is_finished
 from sidequest.study.studies import Job, Study, jobs_of
 
 SAVING = "interrupted: running groups are being saved; a second Ctrl-C exits at once"

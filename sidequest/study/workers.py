@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from sidequest.errors import ConfigError, Interrupted
-from sidequest.runs.display import GroupDisplay
-from sidequest.runs.spec import Progress
+from sidequest.runs.display import GroupDisplay, Progress
 from sidequest.study.scheduler import (
     Group,
     Machine,

@@ -13,12 +13,12 @@ from sidequest.runs import display
 from sidequest.runs.display import (
     Log,
     Panel,
+    Progress,
     ProgressMeter,
     StudyDisplay,
     duration,
     numbers,
 )
-from sidequest.runs.spec import Favourite, Progress
 
 NAN = math.nan
 
@@ -37,7 +37,7 @@ ONE = Progress(
     human=[0.6829],
     realised=[0.01312],
     target=[0.0125],
-    favourites=[Favourite("exploit", 0.01, 0.618), Favourite("explore", 10, 0.41)],
+    arms=[("exploit", 0.01, 0.618), ("explore", 10, 0.41)],
     seconds_left=22_327.0,
 )
 MANY = ONE._replace(
@@ -47,7 +47,7 @@ MANY = ONE._replace(
     human=[],
     realised=[math.nan] * 3,
     target=[math.nan] * 3,
-    favourites=[],
+    arms=[],
 )
 
 
@@ -109,8 +109,8 @@ def test_the_numbers_in_one_line():
 
 
 def test_modes_are_shown_by_their_letters():
-    start = [Favourite("start", 1.0, 0.75)]
-    assert numbers(ONE._replace(favourites=start)).endswith("  start X at 75%")
+    start = [("start", 1.0, 0.75)]
+    assert numbers(ONE._replace(arms=start)).endswith("  start X at 75%")
 
 
 @pytest.mark.parametrize(
@@ -347,9 +347,9 @@ def test_the_likeliest_arm_of_each_bandit():
         for arm, probability in probabilities.items()
     ]
     meter = ProgressMeter("frostbite", 1, 1_000)
-    assert update(meter, [{"bandits": rows}]).favourites == [
-        Favourite("explore", 1.0, pytest.approx(1 / 3)),
-        Favourite("exploit", 0.01, pytest.approx(0.6)),
+    assert update(meter, [{"bandits": rows}]).arms == [
+        ("explore", 1.0, pytest.approx(1 / 3)),
+        ("exploit", 0.01, pytest.approx(0.6)),
     ]
 
 
@@ -371,4 +371,4 @@ def test_runs_side_by_side_are_added_up():
     assert shown.returns == [0.0, 1.0, 2.0, 3.0]
     assert (shown.rate, shown.update_rate) == pytest.approx((200.0, 20.0))
     assert shown.seconds_left == pytest.approx(800 / 50)
-    assert not shown.human and not shown.favourites
+    assert not shown.human and not shown.arms
