@@ -6,8 +6,10 @@ They draw traces: what the real controllers do in a made-up game. A trace is sho
 shown in which game; `simulate`, which the caller passes, runs the controllers.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -27,20 +29,6 @@ _LETTER = 0.602 * style.SMALL / 72  # inches: a letter's width in the font of th
 _REWARD_ROW = -0.75  # where the marks of rewards lie, below the strip at 0
 
 
-class Stage(NamedTuple):
-    """The made-up game of a figure."""
-
-    episode: int
-    """Steps of an episode."""
-    shown: int
-    """Episodes that are drawn."""
-
-    @property
-    def steps(self) -> int:
-        """The number of steps that are drawn."""
-        return self.episode * self.shown
-
-
 class Scene(NamedTuple):
     """One variant in a made-up game."""
 
@@ -51,18 +39,23 @@ class Scene(NamedTuple):
     """Whether the agent is unsure late in each episode, or else in a few patches."""
 
 
-class Group(NamedTuple):
-    """Arguments of `intra` that differ in one choice."""
+class Stage(NamedTuple):
+    """The made-up game of an illustration, and who plays it (assets/illustrations.toml)."""
 
-    title: str
-    choice: int
-    """Which of the four in `intra(n_X, trigger, n_G, start)` differs."""
-    arguments: tuple[str, ...]
+    episode: int
+    """Steps of an episode."""
+    shown: int
+    """Episodes that are drawn."""
+    scenes: Sequence[Scene]
+    signals: Sequence[Scene]
+    """Whose trigger's signal is drawn."""
+    groups: Sequence[dict[str, Any]]
+    """`variants` that differ in one `choice` of the four in their names; and a `title`."""
 
     @property
-    def scenes(self) -> list[Scene]:
-        """The scenes of the variants with these arguments."""
-        return [Scene(f"XU-intra({one})") for one in self.arguments]
+    def steps(self) -> int:
+        """The number of steps that are drawn."""
+        return self.episode * self.shown
 
 
 class Strip(NamedTuple):
@@ -72,7 +65,7 @@ class Strip(NamedTuple):
     is_first: np.ndarray
 
 
-_Steps = TypeVar("_Steps", bound=tuple)
+_Columns = TypeVar("_Columns", bound=tuple)
 
 
 class Row(NamedTuple):
@@ -83,103 +76,31 @@ class Row(NamedTuple):
     trace: "Strip | Trace"
 
 
-class Point(NamedTuple):
-    """A row on the characteristic plot."""
-
-    label: str
-    p: float
-    median: float
-
-
 Simulate: TypeAlias = "Callable[[Stage, Scene], Trace]"
 """Runs the controllers of a scene and returns the steps that are shown."""
 
-FIGURE_1 = Stage(episode=100, shown=4)
-GRANULARITIES = (
-    Scene("XU-experiment-level-X", "A"),
-    Scene("XU-episode-level-0.5", "B", seed=3),
-    Scene("XU-step-level-0.2", "C", seed=5),
-    Scene("XU-intra(5,blind,20,G)", "D"),
-    Scene("XU-intra(5,informed:variance,0.05,G)", "E", seed=2, late=True),
-    Scene("XU-intra(20,blind,80,G)", "F"),
-    Scene("XU-intra(15,blind,0.1,X)", "G", seed=1),
-)
-"""C to F share p_X, D and E share med_X too; see the caption of figure 1."""
 
-# Symmetric switching asks its trigger at every step, so that its signal has no gaps.
-PROMISE = Scene("XU-intra(=,informed,0.01,G)", "value promise discrepancy")
-_MISMATCH = Scene("XU-intra(=,informed:mismatch,0.01,G)", "action mismatch")
-
-FIGURE_2 = Stage(episode=400, shown=1)
-DESIGN_SPACE = (
-    Group(
-        "explore duration: how long an explore period lasts",
-        0,
-        ("1,informed,0.01,X", "10,informed,0.01,X", "100,informed,0.01,X"),
-    ),
-    Group(
-        "trigger: what starts an explore period",
-        1,
-        ("10,blind,0.01,X", "10,informed,0.01,X"),
-    ),
-    Group(
-        "exploit duration: how often one starts",
-        2,
-        ("10,informed,0.1,X", "10,informed,0.01,X", "10,informed,0.001,X"),
-    ),
-    Group(
-        "starting mode: how each episode begins",
-        3,
-        ("10,informed,0.01,G", "10,informed,0.01,X"),
-    ),
-)
-
-_FIGURE_2_APPENDIX = Stage(episode=300, shown=3)
-DESIGN_SPACE_APPENDIX = (
-    Group(
-        "explore duration: steps, a share of the episode, a bandit's choice, symmetric",
-        0,
-        ("1,blind,100,G", "10,blind,100,G", "5%,blind,100,G")
-        + ("*,blind,100,G", "=,blind,100,G"),
-    ),
-    Group(
-        "trigger: a clock, a coin, value promise, action mismatch, variance",
-        1,
-        ("10,blind,100,G", "10,blind,0.01,G", "10,informed,0.01,G")
-        + ("10,informed:mismatch,0.01,G", "10,informed:variance,0.01,G"),
-    ),
-    Group(
-        "exploit duration: steps, a probability, a bandit's choice of either",
-        2,
-        ("10,blind,10,G", "10,blind,100,G", "10,blind,0.1,G")
-        + ("10,blind,n*,G", "10,blind,p*,G"),
-    ),
-    Group("starting mode: exploit or explore", 3, ("10,blind,100,G", "10,blind,100,X")),
-)
-
-_README = Stage(episode=300, shown=1)
-IN_BRIEF = (
-    Scene("XU-step-level-0.2", "step by step, by a coin"),
-    Scene("XU-episode-level-0.5", "whole episodes at a time"),
-    Scene("XU-intra(15,blind,60,G)", "within episodes, by a clock"),
-    Scene("XU-intra(15,informed,0.02,G)", "within episodes, when unsure"),
-)
+def read_stage(name: str) -> Stage:
+    """Returns what an illustration shows."""
+    content = (files("sidequest.figures") / "assets" / "illustrations.toml").read_text()
+    stage = tomllib.loads(content)[name]
+    for kind in ("scenes", "signals"):
+        stage[kind] = [Scene(**scene) for scene in stage.get(kind, [])]
+    return Stage(**{"groups": [], **stage})
 
 
 def draw_all(simulate: Simulate) -> Iterator[tuple[str, Figure]]:
     """Yields the paper's illustrations with the names of their files."""
-    rows = _play_scenes(simulate, FIGURE_1, GRANULARITIES)
-    yield "figure-1", draw_granularities(rows, FIGURE_1.episode)
-    yield "figure-2", _draw_design_space(simulate, FIGURE_2, DESIGN_SPACE, [PROMISE])
-    signals = [PROMISE, _MISMATCH]
-    appendix = _FIGURE_2_APPENDIX, DESIGN_SPACE_APPENDIX, signals
-    yield "figure-2-appendix", _draw_design_space(simulate, *appendix)
-    yield "readme", _draw_in_brief(simulate)
+    stage = read_stage("figure-1")
+    yield "figure-1", draw_granularities(_play(simulate, stage), stage.episode)
+    for name in ("figure-2", "figure-2-appendix"):
+        yield name, _draw_design_space(simulate, read_stage(name))
+    yield "readme", _draw_in_brief(simulate, read_stage("readme"))
 
 
-def _play_scenes(simulate: Simulate, stage: Stage, scenes: Sequence[Scene]) -> list[Row]:
+def _play(simulate: Simulate, stage: Stage) -> list[Row]:
     """Plays each scene and returns the strips to be drawn."""
-    return [Row(scene.label, scene.variant, simulate(stage, scene)) for scene in scenes]
+    return [Row(one.label, one.variant, simulate(stage, one)) for one in stage.scenes]
 
 
 def surprise(stage: Stage, *, late: bool) -> Float[np.ndarray, "T"]:
@@ -218,7 +139,7 @@ def explore_periods(trace: "Strip | Trace", *, cut: bool = True) -> list[tuple[i
     return [(start, length) for start, length in periods if trace.modes[start]]
 
 
-def last_steps(trace: _Steps, steps: int) -> _Steps:
+def last_steps(trace: _Columns, steps: int) -> _Columns:
     """Returns the end of a trace, where all averages have settled."""
     return type(trace)(*(column[-steps:] for column in trace))
 
@@ -236,22 +157,19 @@ def draw_strip(axes: Axes, trace: "Strip | Trace", row: float = 0.0) -> None:
     axes.vlines(starts[starts > 0], row - 0.5, row + 0.5, **line)
 
 
-def _frame_strips(axes: Axes, trace: "Strip | Trace") -> None:
-    axes.set_xlim(0, len(trace.modes))
+def _frame_strips(axes: Axes, steps: int) -> None:
+    axes.set_xlim(0, steps)
     style.tidy(axes, sides=())
     axes.set(xticks=[], yticks=[])
     axes.set_xlabel("steps")
 
 
-def place_points(rows: Sequence[Row]) -> list[Point]:
-    """Returns (p_X, med_X) of each row; experiment-level periods outlast episodes."""
-    return [
-        Point(
-            row.label,
-            *characteristics(row.trace, cut="experiment-level" not in row.variant),
-        )
+def place_points(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
+    """Returns (p_X, med_X) by label; experiment-level periods outlast episodes."""
+    return {
+        row.label: characteristics(row.trace, cut="experiment-level" not in row.variant)
         for row in rows
-    ]
+    }
 
 
 @style.styled
@@ -268,7 +186,7 @@ def draw_granularities(rows: Sequence[Row], episode: int) -> Figure:
         draw_strip(left, row.trace, pitch * y)
         left.text(0, pitch * y - 0.72, row.variant, size=6, family="monospace", va="center")
     left.set_ylim(pitch * len(rows) - 0.9, -1.0)
-    _frame_strips(left, rows[0].trace)
+    _frame_strips(left, len(rows[0].trace.modes))
     font = {"size": style.LARGE, "weight": "bold"}
     left.set_yticks(pitch * np.arange(len(rows)), [row.label for row in rows], **font)
     left.set_xlabel("steps; black lines are episode boundaries")
@@ -277,7 +195,9 @@ def draw_granularities(rows: Sequence[Row], episode: int) -> Figure:
     return figure
 
 
-def draw_characteristics(axes: Axes, points: Sequence[Point], episode: int) -> None:
+def draw_characteristics(
+    axes: Axes, points: Mapping[str, tuple[float, float]], episode: int
+) -> None:
     """Plots p_X against med_X, with the area that only intra-episodic switching reaches.
 
     A period of n explore steps is followed by one exploit step or more, which bounds p_X
@@ -295,59 +215,41 @@ def draw_characteristics(axes: Axes, points: Sequence[Point], episode: int) -> N
     axes.text(6 * episode, 1.09, "experiment", **grey)
     for x in (1, episode):
         axes.axvline(x, color=style.GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
-    for place in {(point.median, point.p) for point in points}:
-        axes.plot(*place, "o", color=style.INK, markersize=5)
-    font = {"size": style.LARGE, "weight": "bold"}
-    for place, label in _labels(points).items():
-        axes.annotate(label, place, (6, 4), textcoords="offset points", **font)
-    axes.set_xscale("log")
+    places = [(label, median, p) for label, (p, median) in points.items()]
+    for _, median, p in places:
+        axes.plot(median, p, "o", color=style.INK, markersize=5)
+    style.label_points(axes, places, offset=(6, 4), size=style.LARGE)
+    style.use_log_axis(axes)
     axes.set_xlim(0.7, 12 * episode)
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.minorticks_off()
     axes.set_ylim(-0.03, 1.07)
     axes.set_xlabel("med$_X$, steps of a typical explore period", size=style.MEDIUM)
     axes.set_ylabel("$p_X$, share of explore steps", size=style.MEDIUM)
 
 
-def _labels(points: Sequence[Point]) -> dict[tuple[float, float], str]:
-    """Returns one label for each place: points on top of each other share it."""
-    labels: dict[tuple[float, float], str] = {}
-    for point in points:
-        near = [
-            (x, y)
-            for x, y in labels
-            if abs(np.log(x / point.median)) < 0.15 and abs(y - point.p) < 0.06
-        ]
-        place = near[0] if near else (point.median, point.p)
-        labels[place] = f"{labels[place]}, {point.label}" if near else point.label
-    return labels
-
-
 @style.styled
-def _draw_design_space(
-    simulate: Simulate, stage: Stage, groups: Sequence[Group], signals: Sequence[Scene]
-) -> Figure:
+def _draw_design_space(simulate: Simulate, stage: Stage) -> Figure:
     """Draws figure 2: how each choice in the name of a variant changes when it explores."""
-    names = [scene.variant for group in groups for scene in group.scenes]
-    lines = len(names) + _GAP * len(groups)
-    heights = [*[0.45] * len(signals), 0.21 * lines]
+    names = [variant for group in stage.groups for variant in group["variants"]]
+    lines = len(names) + _GAP * len(stage.groups)
+    heights = [*[0.45] * len(stage.signals), 0.21 * lines]
     wide, tall = 8.6, 0.6 + sum(heights)
     figure = style.new_figure(wide, tall)
     grid = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
     left = (0.25 + _LETTER * max(map(len, names))) / wide
     top, bottom = 1 - 0.35 / tall, 0.25 / tall
     figure.subplots_adjust(left=left, right=0.985, top=top, bottom=bottom, hspace=0.12)
-    for axes, signal in zip(grid, signals, strict=False):
+    for axes, signal in zip(grid, stage.signals, strict=False):
         _draw_area(axes, signal.label, simulate(stage, signal))
     axes, y = grid[-1], 0.0
-    for group in groups:
+    for group in stage.groups:
         y += _GAP
-        axes.text(0, y - 0.8, group.title, size=style.SMALL, style="italic", va="center")
-        for row in _play_scenes(simulate, stage, group.scenes):
-            draw_strip(axes, row.trace, y)
-            write_name(axes, row.variant, y, group.choice)
-            _frame_strips(axes, row.trace)
+        font = {"size": style.SMALL, "style": "italic", "va": "center"}
+        axes.text(0, y - 0.8, group["title"], **font)
+        for variant in group["variants"]:
+            draw_strip(axes, simulate(stage, Scene(variant)), y)
+            write_name(axes, variant, y, group["choice"])
             y += 1
+    _frame_strips(axes, stage.steps)
     axes.set_ylim(y - 0.4, 0)
     title = "XU-intra($n_X$, trigger, $n_G$, start)"
     figure.text(0.02, 1 - 0.22 / tall, title, size=style.LARGE, weight="bold")
@@ -383,13 +285,14 @@ def _draw_area(axes: Axes, label: str, trace: "Trace") -> None:
 
 
 @style.styled
-def _draw_in_brief(simulate: Simulate) -> Figure:
+def _draw_in_brief(simulate: Simulate, stage: Stage) -> Figure:
     """Draws the README's picture: one episode, explored in four ways."""
-    rows = _play_scenes(simulate, _README, IN_BRIEF)
+    rows = _play(simulate, stage)
     figure = style.new_figure(8.0, 2.5)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[0.9, len(rows)])
     figure.subplots_adjust(left=0.285, right=0.985, top=0.87, bottom=0.07, hspace=0.05)
-    _draw_area(top, "how unsure the agent is", simulate(_README, PROMISE))
+    (signal,) = stage.signals
+    _draw_area(top, signal.label, simulate(stage, signal))
     place = {"x": -0.015, "transform": bottom.get_yaxis_transform()}
     place |= {"ha": "right", "va": "center"}
     name = {"size": 6, "family": "monospace", "color": style.GREY}
@@ -398,7 +301,7 @@ def _draw_in_brief(simulate: Simulate) -> Figure:
         bottom.text(y=y - 0.16, s=row.label, size=style.MEDIUM, weight="bold", **place)
         bottom.text(y=y + 0.24, s=row.variant, **name, **place)
     bottom.set_ylim(len(rows) - 0.5, -0.6)
-    _frame_strips(bottom, rows[0].trace)
+    _frame_strips(bottom, stage.steps)
     bottom.set_xlabel("one episode")
     title = {"s": "When should an agent explore?", "size": style.LARGE, "weight": "bold"}
     figure.text(0.015, 0.93, **title)
@@ -445,13 +348,9 @@ def switches(trace: "Trace") -> tuple[Bool[np.ndarray, "T"], Bool[np.ndarray, "T
     return inside & trace.modes & ~before, inside & ~trace.modes & before
 
 
-def _middles(trace: "Trace") -> Float[np.ndarray, "T"]:
-    return np.arange(len(trace.modes)) + 0.5
-
-
 def _draw_signal(axes: Axes, trace: "Trace") -> None:
     """Draws what the trigger read; gaps are steps at which it was not asked."""
-    steps, (to_explore, _) = _middles(trace), switches(trace)
+    steps, (to_explore, _) = np.arange(len(trace.modes)) + 0.5, switches(trace)
     axes.plot(steps, trace.signal, color=style.INK, linewidth=0.8)
     axes.plot(steps[to_explore], trace.signal[to_explore], **style.TO_EXPLORE)
     axes.set_ylabel("trigger\nsignal")
@@ -459,7 +358,7 @@ def _draw_signal(axes: Axes, trace: "Trace") -> None:
 
 def _draw_probability(axes: Axes, trace: "Trace") -> None:
     """Draws the probability to leave the present mode, in the colour of that mode."""
-    steps, asked = _middles(trace), ~trace.is_first
+    steps, asked = np.arange(len(trace.modes)) + 0.5, ~trace.is_first
     before = np.append(trace.modes[0], trace.modes[:-1])
     possible = trace.probability[asked & (trace.probability > 0)]
     counted = (possible == 1).all()  # a coin and homeostasis know more than 0 and 1
@@ -482,7 +381,7 @@ def _draw_probability(axes: Axes, trace: "Trace") -> None:
 def _draw_modes(axes: Axes, trace: "Trace") -> None:
     """Draws the strip, and below it a mark for each reward."""
     draw_strip(axes, trace)
-    steps = _middles(trace)[trace.reward > 0]
+    steps = np.flatnonzero(trace.reward > 0) + 0.5
     mark = {"markeredgecolor": style.INK, "markeredgewidth": 0.3, "markersize": 3.5}
     rows = np.full(len(steps), _REWARD_ROW)
     axes.plot(steps, rows, "d", color=style.GOLD, clip_on=False, **mark)

@@ -5,7 +5,6 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -125,11 +124,8 @@ def _silent_note(points: pl.DataFrame, runs: pl.DataFrame) -> list[str]:
 def _draw_points(
     axes: Axes, points: Sequence[Mapping[str, Any]], looks: Mapping[str, tuple[str, str]]
 ) -> None:
-    """Draws squares and crosses over a logarithmic axis of rmed_X.
-
-    Crosses that lie on top of each other share a label.
-    """
-    labels: dict[tuple[float, float], str] = {}
+    """Draws squares and crosses over a logarithmic axis of rmed_X."""
+    labels = []
     for point in points:
         letter, colour = looks[point["setting"]]
         x0, y0 = point["early_rmed_X"], point["early_p_X"]
@@ -137,19 +133,9 @@ def _draw_points(
         axes.plot([x0, x], [y0, y], "-", color=colour, lw=1.0, alpha=0.7)
         axes.plot(x0, y0, "s", color=colour, ms=4.5, mfc="white", mew=1.2)
         axes.plot(x, y, "x", color=colour, ms=5.5, mew=1.8)
-        near = [
-            at for at in labels if abs(np.log10(at[0] / x)) < 0.12 and abs(at[1] - y) < 0.06
-        ]
-        if near:
-            labels[near[0]] += f",{letter}" if labels[near[0]].count(",") < 5 else "…"
-        else:
-            labels[x, y] = letter
-    font = {"size": style.SMALL, "weight": "bold", "color": style.INK}
-    for place, text in labels.items():
-        axes.annotate(text, place, (4, 3), textcoords="offset points", **font)
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.minorticks_off()
+        labels.append((letter, x, y))
+    style.use_log_axis(axes)
+    style.label_points(axes, labels, offset=(4, 3), size=style.SMALL)
     axes.set_ylim(-0.04, 1.08)
     axes.set_xlabel("rmed$_X$, share of the episode")
 

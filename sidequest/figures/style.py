@@ -4,6 +4,7 @@ Blue exploits, magenta explores. The two differ in lightness too, and explore is
 the taller bar, so that no reader depends on the hue.
 """
 
+import math
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -165,6 +166,37 @@ def tidy(axes: Axes, *, sides: tuple[str, ...] = ("left", "bottom")) -> None:
         left="left" in sides,
         bottom="bottom" in sides,
     )
+
+
+def use_log_axis(axes: Axes) -> None:
+    """Makes the x-axis logarithmic, with plain numbers at its ticks."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.minorticks_off()
+
+
+def label_points(
+    axes: Axes,
+    points: Sequence[tuple[str, float, float]],
+    offset: tuple[int, int],
+    size: float,
+) -> None:
+    """Writes labels beside points (label, x, y) over a logarithmic x-axis.
+
+    Points that lie on top of each other share a label.
+    """
+    labels: dict[tuple[float, float], list[str]] = {}
+    for label, x, y in points:
+        near = [
+            (left, low)
+            for left, low in labels
+            if abs(math.log10(left / x)) < 0.12 and abs(low - y) < 0.06
+        ]
+        labels.setdefault(near[0] if near else (x, y), []).append(label)
+    font = {"size": size, "weight": "bold", "color": INK}
+    for place, own in labels.items():
+        text = ",".join(own[:6]) + "…" * (len(own) > 6)
+        axes.annotate(text, place, offset, textcoords="offset points", **font)
 
 
 def say_empty(axes: Axes) -> None:

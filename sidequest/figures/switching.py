@@ -224,9 +224,7 @@ def _draw_cloud(axes: Axes, episodes: pl.DataFrame, silent: int) -> PathCollecti
     time = shown["frames"] / shown["budget"].clip(1)
     look = {"cmap": "plasma", "vmin": 0.0, "vmax": 1.1, "s": 5, "lw": 0, "alpha": 0.7}
     points = axes.scatter(shown["rmed_X"], shown["p_X"], c=time, **look)
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.minorticks_off()
+    style.use_log_axis(axes)
     axes.set_xlabel("rmed$_X$")
     return points
 

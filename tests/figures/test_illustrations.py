@@ -12,15 +12,8 @@ from sidequest.cli import main
 from sidequest.cli.figures import simulate
 from sidequest.figures import style
 from sidequest.figures.illustrations import (
-    DESIGN_SPACE,
-    DESIGN_SPACE_APPENDIX,
-    FIGURE_1,
-    FIGURE_2,
-    GRANULARITIES,
-    IN_BRIEF,
-    PROMISE,
-    Point,
     Row,
+    Scene,
     characteristics,
     draw_characteristics,
     draw_example,
@@ -29,11 +22,14 @@ from sidequest.figures.illustrations import (
     explore_periods,
     last_steps,
     place_points,
+    read_stage,
     switches,
     write_name,
 )
 from sidequest.switching.variants import parse
 from tests.figures.traces import trace_of
+
+FIGURE_1, FIGURE_2 = read_stage("figure-1"), read_stage("figure-2")
 
 
 def bars(collection) -> list[tuple[float, float]]:
@@ -102,36 +98,37 @@ def test_saving_twice_gives_the_same_bytes(tmp_path):
 
 @pytest.fixture(scope="module")
 def rows():
-    played = [Row(one.label, one.variant, simulate(FIGURE_1, one)) for one in GRANULARITIES]
-    return {row.label: row for row in played}
+    played = {one: simulate(FIGURE_1, one) for one in FIGURE_1.scenes}
+    return {one.label: Row(one.label, one.variant, trace) for one, trace in played.items()}
 
 
 @pytest.fixture(scope="module")
 def points(rows):
-    return {point.label: point for point in place_points(list(rows.values()))}
+    return place_points(list(rows.values()))
 
 
-def test_every_scene_has_a_canonical_name():
-    groups = (*DESIGN_SPACE, *DESIGN_SPACE_APPENDIX)
-    cast = [scene for group in groups for scene in group.scenes]
-    for scene in (*cast, *GRANULARITIES, *IN_BRIEF, PROMISE):
-        assert str(parse(scene.variant)) == scene.variant
+def test_every_variant_has_a_canonical_name():
+    for name in ("figure-1", "figure-2", "figure-2-appendix", "readme"):
+        stage = read_stage(name)
+        names = [scene.variant for scene in (*stage.scenes, *stage.signals)]
+        names += [variant for group in stage.groups for variant in group["variants"]]
+        assert [str(parse(variant)) for variant in names] == names
 
 
 def test_figure_1_keeps_the_promises_of_its_caption(points):
     assert list(points) == list("ABCDEFG")
-    assert points["A"].p == 1.0
-    assert points["A"].median > FIGURE_1.episode  # not ended by an episode's end
-    assert points["B"].median == FIGURE_1.episode
-    assert points["C"].median == 1
-    shares = [points[letter].p for letter in "CDEF"]
+    assert points["A"][0] == 1.0
+    assert points["A"][1] > FIGURE_1.episode  # not ended by an episode's end
+    assert points["B"][1] == FIGURE_1.episode
+    assert points["C"][1] == 1
+    shares = [points[letter][0] for letter in "CDEF"]
     assert max(shares) - min(shares) < 0.05
     assert abs(np.mean(shares) - 0.2) < 0.05
-    assert points["D"].median == points["E"].median == 5
-    assert points["F"].median > points["D"].median
+    assert points["D"][1] == points["E"][1] == 5
+    assert points["F"][1] > points["D"][1]
     for letter in "DEFG":
-        assert 1 < points[letter].median < FIGURE_1.episode
-    assert points["G"].p > 0.5
+        assert 1 < points[letter][1] < FIGURE_1.episode
+    assert points["G"][0] > 0.5
 
 
 def test_d_is_spread_out_and_e_explores_toward_the_end(rows):
@@ -152,33 +149,33 @@ def test_figure_1_draws_every_row_and_every_point(rows, points):
     left, right = draw_granularities(list(rows.values()), FIGURE_1.episode).axes
     assert [label.get_text() for label in left.get_yticklabels()] == list("ABCDEFG")
     dots = {(x, y) for line in right.lines for x, y in zip(*line.get_data(), strict=True)}
-    assert {(point.median, point.p) for point in points.values()} <= dots
+    assert {(median, p) for p, median in points.values()} <= dots
     assert right.get_xscale() == "log"
 
 
 def test_points_that_coincide_share_a_label():
     axes = style.new_figure(3, 3).subplots()
-    near = [Point("D", 0.2, 5.0), Point("E", 0.19, 5.0), Point("F", 0.2, 20.0)]
+    near = {"D": (0.2, 5.0), "E": (0.19, 5.0), "F": (0.2, 20.0)}
     draw_characteristics(axes, near, episode=100)
     written = {text.get_text() for text in axes.texts}
-    assert {"D, E", "F"} <= written and "D" not in written
+    assert {"D,E", "F"} <= written and "D" not in written
 
 
 def test_each_group_of_figure_2_differs_in_its_choice_alone():
     bases = []
-    for group in DESIGN_SPACE:
-        names = [scene.variant for scene in group.scenes]
+    for group in FIGURE_2.groups:
+        names = group["variants"]
         choices = [name.partition("(")[2].removesuffix(")").split(",") for name in names]
         differing = {i for i in range(4) if len({choice[i] for choice in choices}) > 1}
-        assert differing == {group.choice}
+        assert differing == {group["choice"]}
         bases.append(set(names))
     assert len(set.intersection(*bases)) == 1  # one variant is in every group
 
 
 def test_different_choices_make_different_strips():
-    for group in DESIGN_SPACE:
-        strips = {simulate(FIGURE_2, one).modes.tobytes() for one in group.scenes}
-        assert len(strips) == len(group.scenes)
+    for group in FIGURE_2.groups:
+        traces = [simulate(FIGURE_2, Scene(name)) for name in group["variants"]]
+        assert len({trace.modes.tobytes() for trace in traces}) == len(traces)
 
 
 def test_the_choice_in_question_is_the_bold_part_of_the_name():
