@@ -8,8 +8,8 @@ import pytest
 from matplotlib.colors import to_rgba
 
 import sidequest
+from sidequest.cli import figures as command
 from sidequest.cli import main
-from sidequest.cli.figures import simulate
 from sidequest.figures import style
 from sidequest.figures.illustrations import (
     Row,
@@ -30,6 +30,15 @@ from sidequest.switching.variants import parse
 from tests.figures.traces import trace_of
 
 FIGURE_1, FIGURE_2 = read_stage("figure-1"), read_stage("figure-2")
+REAL, PLAYED = command.simulate, {}
+
+
+def simulate(stage, scene):
+    """The command's simulation, once for all tests."""
+    key = (stage.episode, stage.shown, scene)
+    if key not in PLAYED:
+        PLAYED[key] = REAL(stage, scene)
+    return PLAYED[key]
 
 
 def bars(collection) -> list[tuple[float, float]]:
@@ -187,7 +196,8 @@ def test_the_choice_in_question_is_the_bold_part_of_the_name():
     assert len(bold) == len("informed,0.01,X)")
 
 
-def test_the_command_writes_every_figure_and_says_where(capsys, tmp_path):
+def test_the_command_writes_every_figure_and_says_where(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "simulate", simulate)
     with pytest.raises(SystemExit) as caught:
         main(["figures", "illustrations", "--out", str(tmp_path / "new")])
     assert not caught.value.code
