@@ -20,8 +20,6 @@ from sidequest.runs import build
 from tests.agent.batches import unroll_one
 from tests.runs.tiny import TINY, at, make_loop
 
-pytestmark = pytest.mark.usefixtures("optimised")
-
 WIDTH = 2  # of the widest observation; narrower ones are filled up with 0
 DISCOUNTS = {"extrinsic": 0.9, "short": 0.5, "twin": 0.9}
 BEHAVIOUR = "XU-step-level-0.5"
