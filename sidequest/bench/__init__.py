@@ -3,37 +3,33 @@
 import platform
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any
+
+import jax
 
 from sidequest.records import available_cores
 
 
 def best_seconds(*calls: Callable[[], Any], repeats: int = 10) -> list[float]:
-    """Least wall time of each call, after one to warm up; waits for JAX's results.
+    """Returns the least wall time of each call, after one to warm up.
 
-    The calls take turns, so that a busy moment of the machine does not fall on one alone.
+    The calls alternate, so that a busy moment of the machine does not fall on one alone.
     """
-    import jax
-
     times: list[list[float]] = [[] for _ in calls]
-    for round_number in range(repeats + 1):
+    for repeat in range(repeats + 1):
         for call, seen in zip(calls, times, strict=True):
             begin = time.perf_counter()
             jax.block_until_ready(call())
-            if round_number:
+            if repeat:
                 seen.append(time.perf_counter() - begin)
     return [min(seen) for seen in times]
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
-    from importlib.metadata import version
-
-    import jax
-
-    device = jax.devices()[0]
+    """Returns what the figures were measured on."""
     return {
-        "device": device.device_kind,
+        "device": jax.devices()[0].device_kind,
         "devices": len(jax.devices()),
         "cores": available_cores(),
         "platform": platform.platform(),

@@ -1,7 +1,8 @@
 """How fast the compiled loop is: environment, acting, replay and learning in one program.
 
-`environment_steps_per_second` counts steps of all members; `learner_steps_per_second`
-counts the steps that updates train on. The split times each stage of a round alone.
+`environment_steps_per_second` counts steps of all runs of a population;
+`learner_steps_per_second` counts the steps that updates train on. The split times each
+stage of an iteration alone.
 """
 
 import resource
@@ -13,8 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from sidequest.agent.actor import Actor, make_actor
-from sidequest.agent.learner import Learner
+from sidequest.agent.actor import make_actor
 from sidequest.agent.networks import count_parameters
 from sidequest.bench import best_seconds, machine
 from sidequest.config import SMALL, Config, change
@@ -23,19 +23,11 @@ from sidequest.environments.base import CompiledEnvironment
 from sidequest.errors import ConfigError
 from sidequest.replay.replay import TRAINED_BLOCKS
 from sidequest.runs import ondevice
-from sidequest.runs.build import (
-    Agent,
-    RunArrays,
-    build_agent,
-    make_switching,
-    run_arrays,
-)
-from sidequest.runs.ondevice import make_mesh, map_runs, split_runs
+from sidequest.runs.build import Agent, build_agent, make_switching, run_arrays
 from sidequest.switching.variants import parse
 
-VARIANT = "XU-intra(10,informed,p*,X)"
-
-RIVAL = change(
+_VARIANT = "XU-intra(10,informed,p*,X)"
+_RIVAL = change(
     SMALL,
     **{
         # The shape of the nearest public JAX R2D2: 1,024 environments, MLP 256, LSTM 256,
@@ -58,47 +50,35 @@ RIVAL = change(
         "learning.batch_size": 32,
     },
 )
-SHAPES = {"small": SMALL, "rival": RIVAL}
+_SHAPES = {"small": SMALL, "rival": _RIVAL}
+_ITERATIONS = 5  # in one call of the compiled loop
+_REPEATS = 3  # calls that are timed; the quickest counts
 
 
 def measure(
-    shape: str = "small",
-    game: str = "minatar:breakout",
-    members: tuple[int, ...] = (1, 4, 16),
-    rounds: int = 5,
-    repeats: int = 3,
-    say: Callable[[str], None] = lambda text: None,
+    shape: str, game: str, populations: tuple[int, ...], say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Speed of the whole loop for each number of members, and the split for one.
-
-    Args:
-        shape: One of `SHAPES`.
-        game: A compiled one.
-        members: Sizes of populations.
-        rounds: In one call of the compiled loop.
-        repeats: Calls that are timed; the quickest counts.
-        say: Told what is going on.
-    """
-    config, environment = SHAPES[shape], registry.make(game)
+    """Returns the speed of the whole loop for each size of population, and the split."""
+    config, environment = _SHAPES[shape], registry.make(game)
     if not isinstance(environment, CompiledEnvironment):
         raise ConfigError(
             f"{game} is not compiled; measure it with `sidequest bench atari`"
         )
-    agent = build_agent(config, environment.spec, [parse(VARIANT)])
+    agent = build_agent(config, environment.spec, [parse(_VARIANT)])
     rows = {}
-    for count in members:
-        say(f"members: {count}, shape: {shape}, game: {game}")
-        row = whole_loop(environment, agent, count, rounds, repeats)
-        rows[str(count)] = row
+    for runs in populations:
+        say(f"members: {runs}, shape: {shape}, game: {game}")
+        row = rows[str(runs)] = _measure_loop(environment, agent, runs)
         say(f"{row['environment_steps_per_second']:,.0f} environment steps/s")
-    say("the stages of a round, one by one")
-    stages = split(config, environment, agent)
+    say("the stages of an iteration, one by one")
+    stages = _measure_stages(config, environment, agent)
+    learner = jax.jit(agent.learner.init)(jax.random.key(0))
     return {
         "shape": shape,
         "game": game,
-        "variant": VARIANT,
-        **rows[str(members[0])],
-        "parameters": parameters(agent.learner),
+        "variant": _VARIANT,
+        **rows[str(populations[0])],
+        "parameters": count_parameters(learner.network),
         "members": rows,
         "split_seconds_per_round": stages,
         "switching_share": stages["switching"] / sum(stages.values()),
@@ -106,133 +86,110 @@ def measure(
     }
 
 
-def parameters(learner: Learner) -> int:
-    return count_parameters(jax.jit(learner.init)(jax.random.key(0)).network)
-
-
-def population(agent: Agent, members: int) -> RunArrays:
-    variant = parse(VARIANT)
-    each = [run_arrays(variant, seed, agent) for seed in range(members)]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
-
-
-def whole_loop(
-    environment: CompiledEnvironment,
-    agent: Agent,
-    members: int,
-    rounds: int,
-    repeats: int,
+def _measure_loop(
+    environment: CompiledEnvironment, agent: Agent, runs: int
 ) -> dict[str, float]:
-    """Steps a second of a population, learning at its replay ratio."""
-    pace = agent.pace
+    """Measures a population that learns at its replay ratio."""
     begin = time.perf_counter()
-    mesh = make_mesh(members, sharded=members > 1)
+    each = [run_arrays(parse(_VARIANT), seed, agent) for seed in range(runs)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+    mesh = ondevice.make_mesh(runs, sharded=runs > 1)
     init = partial(ondevice.init_state, agent, environment)
-    start = jax.jit(map_runs(mesh, init))
-    rows = [start(row) for row in split_runs(mesh, population(agent, members))]
+    start = jax.jit(ondevice.map_runs(mesh, init))
+    states = [start(arrays) for arrays in ondevice.split_runs(mesh, stacked)]
 
-    def chunk(member, block):
-        return ondevice.iterate(agent, environment, member, block, rounds)
+    def iterate(state, block):
+        return ondevice.iterate(agent, environment, state, block, _ITERATIONS)
 
-    chunks = jax.jit(map_runs(mesh, chunk, shared=1), donate_argnums=0)
-    compiled = chunks.lower(rows[0], jnp.int32(0)).compile()
-
-    def advance(rows, block):
-        return [compiled(row, jnp.int32(block))[0] for row in rows]
-
+    chunk = jax.jit(ondevice.map_runs(mesh, iterate, shared=1), donate_argnums=0)
+    compiled = chunk.lower(states[0], jnp.int32(0)).compile()
     compile_seconds = time.perf_counter() - begin
-    # Past the warm-up, with enough in replay that every update is a real one.
-    block, times = 0, []
-    while block < pace.warm_up + rounds:
-        rows = advance(rows, block)
-        block += rounds
-    for _ in range(repeats):
+    # The first calls pass the warm-up, so that every update is a real one.
+    untimed = -(-agent.pace.warm_up // _ITERATIONS) + 1
+    times = []
+    for call in range(untimed + _REPEATS):
         begin = time.perf_counter()
-        rows = jax.block_until_ready(advance(rows, block))
+        block = jnp.int32(call * _ITERATIONS)
+        states = [compiled(state, block)[0] for state in states]
+        jax.block_until_ready(states)
         times.append(time.perf_counter() - begin)
-        block += rounds
-    steps = members * rounds * agent.streams * agent.block_length
-    updates = members * rounds * pace.numerator / pace.denominator
+    seconds = min(times[untimed:])
+    iterations = runs * _ITERATIONS
+    updates = iterations * agent.pace.numerator / agent.pace.denominator
     trained = updates * agent.batch_size * TRAINED_BLOCKS * agent.block_length
+    # Of the device if it tells, else of this process, since its start.
+    own_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    statistics = jax.devices()[0].memory_stats() or {}
     return {
-        "environment_steps_per_second": steps / min(times),
-        "learner_steps_per_second": trained / min(times),
-        "updates_per_second": updates / min(times),
+        "environment_steps_per_second": (
+            iterations * agent.streams * agent.block_length / seconds
+        ),
+        "learner_steps_per_second": trained / seconds,
+        "updates_per_second": updates / seconds,
         "compile_seconds": compile_seconds,
-        "peak_memory_bytes": peak_memory(),
+        "peak_memory_bytes": int(statistics.get("peak_bytes_in_use", own_memory)),
     }
 
 
-def peak_memory() -> int:
-    """Of the device if it tells, else of this process, since its start."""
-    statistics = jax.devices()[0].memory_stats() or {}
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return int(statistics.get("peak_bytes_in_use", own))
-
-
-def split(
+def _measure_stages(
     config: Config, environment: CompiledEnvironment, agent: Agent
 ) -> dict[str, float]:
-    """Seconds of each stage of one member's round."""
-    pace = agent.pace
-    arrays = jax.tree.map(lambda leaf: leaf[0], population(agent, 1))
+    """Returns the seconds of each stage of one run's iteration."""
     init = jax.jit(partial(ondevice.init_state, agent, environment))
     iterate = jax.jit(partial(ondevice.iterate, agent, environment), static_argnums=2)
-    member, _ = iterate(init(arrays), jnp.int32(0), pace.warm_up + 4)
+    arrays = run_arrays(parse(_VARIANT), 0, agent)
+    state, _ = iterate(init(arrays), jnp.int32(0), agent.pace.warm_up + 4)
     key = jax.random.key(1)
 
-    @jax.jit
-    def stepping(member):
-        def step(carry, t):
+    def play_randomly(state):
+        def step(environments, t):
             keys = jax.random.split(jax.random.fold_in(key, t), 2 * agent.streams)
+            action_keys, step_keys = jnp.split(keys, 2)
             actions = jax.vmap(
                 lambda k: jax.random.randint(k, (), 0, environment.spec.num_actions)
-            )(keys[: agent.streams])
-            state, timestep = jax.vmap(environment.step)(
-                keys[agent.streams :], carry, actions
+            )(action_keys)
+            environments, timestep = jax.vmap(environment.step)(
+                step_keys, environments, actions
             )
-            return state, timestep.reward
+            return environments, timestep.reward
 
-        return jax.lax.scan(step, member.environments, jnp.arange(agent.block_length))[1]
+        return jax.lax.scan(step, state.environments, jnp.arange(agent.block_length))[1]
 
-    collect = jax.jit(lambda member: ondevice.collect(agent, environment, key, member)[1:])
-    still = agent._replace(actor=without_switching(config, agent))
-    collect_still = jax.jit(
-        lambda member: ondevice.collect(still, environment, key, member)[1:]
+    def collect(state):
+        return ondevice.collect(agent, environment, key, state)[1:]
+
+    # An actor that stays in its mode does what any agent has to do.
+    stay = make_switching(config.switching)._replace(
+        step=lambda key, signals, state: (state.mode, state)
     )
-    feed = jax.jit(
-        lambda member, records: ondevice.update_bandits(agent, records, member).meta
+    actor = make_actor(stay, agent.heads, discount=config.learning.discount)
+    staying = agent._replace(actor=actor)
+
+    def collect_staying(state):
+        return ondevice.collect(staying, environment, key, state)[1:]
+
+    def sample(state):
+        return agent.replay.sample(key, state.replay, agent.batch_size)
+
+    records, batch = jax.jit(collect)(state)[1], jax.jit(sample)(state)
+
+    def update(state):
+        return agent.learner.update(state.learner, batch.steps, batch.core, batch.weights)
+
+    def update_bandits(state, records):
+        return ondevice.update_bandits(agent, records, state).meta
+
+    stages = (play_randomly, collect, collect_staying, sample, update)
+    playing, collecting, collecting_staying, sampling, updating, bandits = best_seconds(
+        *(partial(jax.jit(stage), state) for stage in stages),
+        partial(jax.jit(update_bandits), state, records),
+        repeats=9,
     )
-    records = collect(member)[1]
-    sample = jax.jit(
-        lambda member: agent.replay.sample(key, member.replay, agent.batch_size)
-    )
-    drawn = sample(member)
-    update = jax.jit(
-        lambda member: agent.learner.update(
-            member.learner, drawn.steps, drawn.core, drawn.weights
-        )
-    )
-    stages = (stepping, collect, collect_still, sample, update)
-    moving, collecting, collecting_still, sampling, updating, feeding = best_seconds(
-        *(lambda f=f: f(member) for f in stages), lambda: feed(member, records), repeats=9
-    )
-    updates = pace.numerator / pace.denominator
+    updates = agent.pace.numerator / agent.pace.denominator
     return {
-        "environment": moving,
-        "acting": collecting_still - moving,
-        "switching": collecting - collecting_still + feeding,
+        "environment": playing,
+        "acting": collecting_staying - playing,
+        "switching": collecting - collecting_staying + bandits,
         "replay": sampling * updates,
         "update": updating * updates,
     }
-
-
-def without_switching(config: Config, agent: Agent) -> Actor:
-    """An actor that stays in its mode: what is left is what any agent has to do."""
-    controller = make_switching(config.switching)
-
-    def stay(key, signals, state):
-        return state.mode, state
-
-    discount = config.learning.discount
-    return make_actor(controller._replace(step=stay), agent.heads, discount=discount)

@@ -62,7 +62,7 @@ def bench(
         use_all_cores()
         shape = shape or "small"
         members = members or ((1,) if shape == "rival" else (1, 4, 16))
-        figures = agent.measure(shape, game or "minatar:breakout", members, say=_say)
+        figures = agent.measure(shape, game or "minatar:breakout", members, _say)
     else:
         from sidequest.bench import atari
 

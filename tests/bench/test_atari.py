@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidequest.bench.atari import EPSILON_GREEDY, INFORMED, measure, side_by_side
+from sidequest.bench.atari import EPSILON_GREEDY, INFORMED, compare_variants, measure
 from sidequest.cli.bench import print_figures
 from sidequest.config import SMALL_FRAMES, change
 
@@ -37,7 +37,7 @@ def test_figures_by_name():
 
 def test_variants_are_compared_by_their_means():
     rates = [(EPSILON_GREEDY, 90.0), (INFORMED, 97.0), (INFORMED, 99.0)]
-    compared = side_by_side([*rates, (EPSILON_GREEDY, 110.0)])
+    compared = compare_variants([*rates, (EPSILON_GREEDY, 110.0)])
     assert compared[EPSILON_GREEDY]["of_epsilon_greedy"] == 1
     assert compared[INFORMED] == {
         "learning": 98.0,
