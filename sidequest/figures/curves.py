@@ -74,7 +74,7 @@ def evaluated_runs(records: Records) -> pl.DataFrame:
     return records.runs.filter("usual", pl.col("score").is_not_null())
 
 
-def read_curves(records: Records, runs: pl.DataFrame, *columns: str) -> pl.DataFrame:
+def _read_curves(records: Records, runs: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """Returns the mean return of each evaluation: `run`, `frames`, `return`, and columns
     of the runs."""
     return (
@@ -106,7 +106,7 @@ def draw_curves(
     axes: Axes, records: Records, runs: pl.DataFrame, styles: Mapping[str, LineStyle]
 ) -> None:
     """Draws one game: the curves of runs, a line for each value of their column `line`."""
-    curves = read_curves(records, runs, "line", "variant")
+    curves = _read_curves(records, runs, "line", "variant")
     if curves.is_empty():
         style.say_empty(axes)
         return
@@ -312,7 +312,7 @@ def _along_budget(
     limits = runs.rename({"frames": "limit"})
     newest = pl.col("frames").max().over("run")
     share = pl.col("frames") / pl.max_horizontal("limit", newest)
-    curves = read_curves(records, limits, "game", "limit").with_columns(share=share)
+    curves = _read_curves(records, limits, "game", "limit").with_columns(share=share)
     seeds = curves.group_by("run").agg(start=pl.min("share"), end=pl.max("share"))
     start, end = seeds["start"].to_numpy().max(), seeds["end"].to_numpy().min()
     grid = _GRID[(_GRID >= start - 1e-9) & (_GRID <= end + 1e-9)]

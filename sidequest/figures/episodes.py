@@ -127,7 +127,7 @@ def blind_and_informed(records: Records) -> Plot | None:
     grid = figure.subplots(len(shown), 3, squeeze=False, width_ratios=[1.15, 1.15, 1])
     for row, game in zip(grid, shown, strict=True):
         for axes, cell in zip(row, table.filter(game=game).to_dicts(), strict=False):
-            draw_episodes(axes, _pick(records, runs.filter(game=game, line=cell["line"])))
+            _draw_episodes(axes, _pick(records, runs.filter(game=game, line=cell["line"])))
             title = style.plain(f"{cell['variant']}\n") + f"$p_X$ = {cell['p_X']:.2f}"
             axes.set_title(title, fontsize=style.SMALL)
         row[0].set_ylabel(style.plain(game), fontsize=style.MEDIUM)
@@ -184,7 +184,7 @@ def all_episodes(records: Records) -> Plot | None:
     figure = style.compose(1.45 * len(rows), title=title, notes=notes)
     for cells, row in zip(style.add_panels(figure, rows), rows, strict=True):
         for axes, own in zip(cells, row, strict=True):
-            draw_episodes(axes, _pick(records, own))
+            _draw_episodes(axes, _pick(records, own))
             axes.set_title(style.plain(own["variant"][0]), fontsize=style.SMALL - 0.5)
         cells[0].set_ylabel(style.plain(row[0]["game"][0]))
     episodes = of_runs(records.traces, runs, "variant")
@@ -209,7 +209,7 @@ def _pick(records: Records, runs: pl.DataFrame) -> list[str]:
     return picked.sort(order)["modes"].to_list()
 
 
-def draw_episodes(axes: Axes, episodes: Sequence[str], longest: int = _LONGEST) -> None:
+def _draw_episodes(axes: Axes, episodes: Sequence[str], longest: int = _LONGEST) -> None:
     """Draws one row an episode, first at the top; x is the step within the episode.
 
     Rows look like `draw_strip` makes them, but all are in two collections: a figure has

@@ -31,27 +31,27 @@ from sidequest.types import Trace
 
 Pixels: TypeAlias = UInt8[np.ndarray, "_ _ 3"]
 
-HEIGHT = 420  # of a frame in pixels; more if the game is taller
-PANEL = 480  # width of what stands beside the game
-MARGIN = 16
-TRACK = PANEL - 2 * MARGIN  # width of the strip
-STEP_WIDTHS = (2, 12)  # of one step, in pixels; short episodes fill the strip
-BADGE_TOP, BADGE = 66, 60
-MODE_TOP, MODE_HEIGHT, _EXPLOIT_HEIGHT = 158, 40, 24
-_SIGNAL_TOP, _REWARD_TOP, GRAPH_HEIGHT = 232, 332, 68
-_TOPS = (MODE_TOP, _SIGNAL_TOP, _REWARD_TOP)
-PAPER = "#f4f4f4"  # behind the strip
-SHADE = "#f3dcea"  # behind the signal while the agent explores
+_HEIGHT = 420  # of a frame in pixels; more if the game is taller
+_PANEL = 480  # width of what stands beside the game
+_MARGIN = 16
+_TRACK = _PANEL - 2 * _MARGIN  # width of the strip
+_STEP_WIDTHS = (2, 12)  # of one step, in pixels; short episodes fill the strip
+_BADGE_TOP, _BADGE = 66, 60
+_MODE_TOP, _MODE_HEIGHT, _EXPLOIT_HEIGHT = 158, 40, 24
+_SIGNAL_TOP, _REWARD_TOP, _GRAPH_HEIGHT = 232, 332, 68
+_TOPS = (_MODE_TOP, _SIGNAL_TOP, _REWARD_TOP)
+_PAPER = "#f4f4f4"  # behind the strip
+_SHADE = "#f3dcea"  # behind the signal while the agent explores
 
 SUFFIXES = (".mp4", ".gif")
 FASTEST_GIF = 50  # frames a second; players slow down what is faster
 HINT = 'an mp4 needs PyAV: pip install "sidequest[video]"; or name a .gif file'
 
 _TELEVISION = 4 / 3  # Atari's pixels are wider than they are tall
-CELL = 30  # pixels of a tile's side
-BARS = (105, 140)  # height and width of the image of a vector
-UNSEEN, GROUND, _LINE = (34, 34, 34), (0, 0, 0), (60, 60, 60)
-PLANES = (
+_CELL = 30  # pixels of a tile's side
+_BARS = (105, 140)  # height and width of the image of a vector
+_UNSEEN, _GROUND, _LINE = (34, 34, 34), (0, 0, 0), (60, 60, 60)
+_PLANES = (
     *((31, 190, 207), (255, 221, 87), (214, 118, 49), (120, 170, 90), (178, 118, 210)),
     *((240, 110, 120), (90, 140, 220), (200, 200, 200), (150, 100, 80), (240, 170, 210)),
 )
@@ -71,13 +71,13 @@ def draw_film(
 ) -> Iterator[Pixels]:
     """Yields one frame a step, all of one size with even sides, as videos need them."""
     steps = len(trace.modes)
-    width = min(max(TRACK // steps, STEP_WIDTHS[0]), STEP_WIDTHS[1])
-    tracks = paint_tracks(trace, width)
-    fitting = TRACK // width
+    width = min(max(_TRACK // steps, _STEP_WIDTHS[0]), _STEP_WIDTHS[1])
+    tracks = _paint_tracks(trace, width)
+    fitting = _TRACK // width
     returns, explored = np.cumsum(trace.reward), np.cumsum(trace.modes)
     background = _draw_background(_enlarge(render(0)).shape, trace, caption)
-    left = background.shape[1] - PANEL + MARGIN
-    right, beside = left + TRACK, left + BADGE + 12
+    left = background.shape[1] - _PANEL + _MARGIN
+    right, beside = left + _TRACK, left + _BADGE + 12
     for step in range(steps):
         frame = background.copy()
         game = _enlarge(render(step))
@@ -90,31 +90,33 @@ def draw_film(
         mode, word, colour = (
             ("X", "explore", MAGENTA) if trace.modes[step] else ("G", "exploit", BLUE)
         )
-        frame[BADGE_TOP : BADGE_TOP + BADGE, left : left + BADGE] = getrgb(colour)
+        frame[_BADGE_TOP : _BADGE_TOP + _BADGE, left : left + _BADGE] = getrgb(colour)
         image = Image.fromarray(frame)
-        middle = left + BADGE // 2
+        middle = left + _BADGE // 2
         _write(
-            image, mode, middle, BADGE_TOP + 8, 36, bold=True, colour="white", anchor="ma"
+            image, mode, middle, _BADGE_TOP + 8, 36, bold=True, colour="white", anchor="ma"
         )
-        _write(image, word, beside, BADGE_TOP + 2, 20, bold=True, colour=colour)
-        _write(image, f"step {step + 1:,} of {steps:,}", beside, BADGE_TOP + 32)
+        _write(image, word, beside, _BADGE_TOP + 2, 20, bold=True, colour=colour)
+        _write(image, f"step {step + 1:,} of {steps:,}", beside, _BADGE_TOP + 32)
         share = explored[step] / (step + 1)
-        _write(image, f"explored {share:.0%}", beside, BADGE_TOP + 48)
-        _write(image, f"return {returns[step]:,.4g}", right, BADGE_TOP + 4, 18, anchor="ra")
+        _write(image, f"explored {share:.0%}", beside, _BADGE_TOP + 48)
+        _write(
+            image, f"return {returns[step]:,.4g}", right, _BADGE_TOP + 4, 18, anchor="ra"
+        )
         if step == steps - 1:
-            _write(image, caption.ending, right, BADGE_TOP + 32, anchor="ra")
+            _write(image, caption.ending, right, _BADGE_TOP + 32, anchor="ra")
         yield np.asarray(image)
 
 
 def _draw_background(shape: tuple[int, ...], trace: Trace, caption: Caption) -> Pixels:
     """Returns what is the same in every frame, beside a game of this shape."""
-    height, width = max(HEIGHT, shape[0]), shape[1]
+    height, width = max(_HEIGHT, shape[0]), shape[1]
     height, width = height + height % 2, width + width % 2
-    frame = np.full((height, width + PANEL, 3), 255, np.uint8)
+    frame = np.full((height, width + _PANEL, 3), 255, np.uint8)
     frame[:, :width] = 0
-    left, right = width + MARGIN, width + MARGIN + TRACK
-    for top, tall in zip(_TOPS, (MODE_HEIGHT, GRAPH_HEIGHT, GRAPH_HEIGHT), strict=True):
-        frame[top : top + tall, left:right] = getrgb(PAPER)
+    left, right = width + _MARGIN, width + _MARGIN + _TRACK
+    for top, tall in zip(_TOPS, (_MODE_HEIGHT, _GRAPH_HEIGHT, _GRAPH_HEIGHT), strict=True):
+        frame[top : top + tall, left:right] = getrgb(_PAPER)
     image = Image.fromarray(frame)
     _write(image, caption.title, left, 14, 15, bold=True)
     _write(image, caption.subtitle, left, 38, colour=GREY)
@@ -132,10 +134,10 @@ def _draw_background(shape: tuple[int, ...], trace: Trace, caption: Caption) -> 
     return np.asarray(image)
 
 
-def paint_tracks(trace: Trace, width: int) -> tuple[Pixels, Pixels, Pixels]:
+def _paint_tracks(trace: Trace, width: int) -> tuple[Pixels, Pixels, Pixels]:
     """Paints modes, signal and rewards of a whole episode, `width` pixels a step."""
-    modes = _canvas(MODE_HEIGHT, len(trace.modes))
-    low = (MODE_HEIGHT - _EXPLOIT_HEIGHT) // 2
+    modes = _canvas(_MODE_HEIGHT, len(trace.modes))
+    low = (_MODE_HEIGHT - _EXPLOIT_HEIGHT) // 2
     modes[low:-low] = getrgb(BLUE)
     modes[:, trace.modes] = getrgb(MAGENTA)
     reward = _paint_reward(trace.reward)
@@ -145,13 +147,13 @@ def paint_tracks(trace: Trace, width: int) -> tuple[Pixels, Pixels, Pixels]:
 
 def _paint_signal(trace: Trace, width: int) -> Pixels:
     """Paints a line of steps that is broken where there is no signal."""
-    track = _canvas(GRAPH_HEIGHT, len(trace.modes))
-    track[:, trace.modes] = getrgb(SHADE)
+    track = _canvas(_GRAPH_HEIGHT, len(trace.modes))
+    track[:, trace.modes] = getrgb(_SHADE)
     track = np.repeat(track, width, axis=1)
     low, high = _signal_range(trace.signal)
     share = (trace.signal - low) / ((high - low) or 1.0)
     before = np.nan
-    for step, row in enumerate(np.round((1 - share) * (GRAPH_HEIGHT - 4)) + 1):
+    for step, row in enumerate(np.round((1 - share) * (_GRAPH_HEIGHT - 4)) + 1):
         if not np.isnan(row):
             left, level = step * width, int(row)
             track[level : level + 2, left : left + width] = getrgb(INK)
@@ -164,10 +166,10 @@ def _paint_signal(trace: Trace, width: int) -> Pixels:
 
 def _paint_reward(reward: Float[np.ndarray, "T"]) -> Pixels:
     """Paints bars up and down from a line in the middle, one pixel a step."""
-    track = _canvas(GRAPH_HEIGHT, len(reward))
-    middle = GRAPH_HEIGHT // 2
+    track = _canvas(_GRAPH_HEIGHT, len(reward))
+    middle = _GRAPH_HEIGHT // 2
     lengths = reward / (float(np.abs(reward).max()) or 1.0) * (middle - 2)
-    above = middle - np.arange(GRAPH_HEIGHT)[:, None]  # distance of each row from the line
+    above = middle - np.arange(_GRAPH_HEIGHT)[:, None]  # distance of each row from the line
     # Even the smallest reward is visible.
     track[(reward > 0) & (above > 0) & (above <= np.maximum(lengths, 2))] = getrgb(GOLD)
     track[(reward < 0) & (above < 0) & (above >= np.minimum(lengths, -2))] = getrgb(INK)
@@ -182,7 +184,7 @@ def _signal_range(signal: Float[np.ndarray, "T"]) -> tuple[float, float]:
 
 
 def _canvas(height: int, width: int) -> Pixels:
-    return np.full((height, width, 3), getrgb(PAPER), np.uint8)
+    return np.full((height, width, 3), getrgb(_PAPER), np.uint8)
 
 
 def _write(
@@ -239,10 +241,10 @@ def _render_television(frame: Pixels) -> Pixels:
 def _render_planes(planes: Num[np.ndarray, "height width *planes"]) -> Pixels:
     """Paints each plane in its own colour, the first on top; values are from 0 to 1."""
     planes = planes.reshape(*planes.shape[:2], -1)
-    image = np.full((*planes.shape[:2], 3), GROUND, np.float32)
+    image = np.full((*planes.shape[:2], 3), _GROUND, np.float32)
     for number in reversed(range(planes.shape[2])):
         strength = np.clip(planes[:, :, number, None], 0, 1)
-        colour = strength * np.array(PLANES[number % len(PLANES)])
+        colour = strength * np.array(_PLANES[number % len(_PLANES)])
         image = np.where(strength > 0, colour, image)
     return image.astype(np.uint8)
 
@@ -255,27 +257,29 @@ def _render_tiles(grid: Integer[np.ndarray, "height width 2"]) -> Pixels:
     from xminigrid.rendering.rgb_render import render_tile
 
     height, width, _ = grid.shape
-    image = np.full((height * CELL, width * CELL, 3), UNSEEN, np.uint8)
+    image = np.full((height * _CELL, width * _CELL, 3), _UNSEEN, np.uint8)
     for row, column in np.ndindex(height, width):
         tile, colour = grid[row, column].tolist()
         agent = 0 if (row, column) == (height - 1, width // 2) else None
         if tile:
-            cell = np.s_[row * CELL : (row + 1) * CELL, column * CELL : (column + 1) * CELL]
-            image[cell] = render_tile((tile, colour), agent, tile_size=CELL)
+            cell = np.s_[
+                row * _CELL : (row + 1) * _CELL, column * _CELL : (column + 1) * _CELL
+            ]
+            image[cell] = render_tile((tile, colour), agent, tile_size=_CELL)
     return image
 
 
 def _render_bars(values: Float[np.ndarray, "N"]) -> Pixels:
     """Paints numbers from -1 to 1 as bars that rise or hang from a line in the middle."""
-    height, width = BARS
-    image = np.full((height, width, 3), GROUND, np.uint8)
+    height, width = _BARS
+    image = np.full((height, width, 3), _GROUND, np.uint8)
     middle = height // 2
     edges = np.linspace(0, width, len(values) + 1).round().astype(int)
     for value, left, right in zip(values, edges, edges[1:], strict=False):
         tip = middle - round(float(np.clip(value, -1, 1)) * (middle - 2))
         gap = (right - left) // 6
         top, bottom = sorted((middle, tip))
-        image[top : bottom + 1, left + gap : right - gap] = PLANES[0 if value > 0 else 2]
+        image[top : bottom + 1, left + gap : right - gap] = _PLANES[0 if value > 0 else 2]
     image[middle] = _LINE
     return image
 
@@ -283,7 +287,7 @@ def _render_bars(values: Float[np.ndarray, "N"]) -> Pixels:
 def _enlarge(image: Pixels) -> Pixels:
     """Scales by the greatest whole number that keeps it within a frame's height."""
     height, width, _ = image.shape
-    factor = max(1, HEIGHT // height)
+    factor = max(1, _HEIGHT // height)
     return _stretch(image, factor * height, factor * width)
 
 

@@ -116,12 +116,12 @@ def surprise(stage: Stage, *, late: bool) -> Float[np.ndarray, "T"]:
 
 def characteristics(trace: "Strip | Trace", *, cut: bool = True) -> tuple[float, float]:
     """Returns (p_X, med_X) of all steps; the median is NaN if nothing explored."""
-    lengths = [length for _, length in explore_periods(trace, cut=cut)]
+    lengths = [length for _, length in _explore_periods(trace, cut=cut)]
     median = float(np.median(lengths)) if lengths else float("nan")
     return float(trace.modes.mean()), median
 
 
-def explore_periods(trace: "Strip | Trace", *, cut: bool = True) -> list[tuple[int, int]]:
+def _explore_periods(trace: "Strip | Trace", *, cut: bool = True) -> list[tuple[int, int]]:
     """Returns the first step and the length of each explore period, in order.
 
     An episode's end ends a period, unless `cut` is False:
@@ -149,7 +149,7 @@ def draw_strip(axes: Axes, trace: "Strip | Trace", row: float = 0.0) -> None:
     # One blue bar lies under all of it: side by side, bars would show seams.
     for bars, height, colour in (
         ([(0, len(trace.modes))], EXPLOIT_HEIGHT, style.BLUE),
-        (explore_periods(trace), EXPLORE_HEIGHT, style.MAGENTA),
+        (_explore_periods(trace), EXPLORE_HEIGHT, style.MAGENTA),
     ):
         axes.broken_barh(bars, (row - height / 2, height), facecolors=colour, linewidth=0)
     starts = np.flatnonzero(trace.is_first)
@@ -164,7 +164,7 @@ def _frame_strips(axes: Axes, steps: int) -> None:
     axes.set_xlabel("steps")
 
 
-def place_points(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
+def _place_points(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
     """Returns (p_X, med_X) by label; experiment-level periods outlast episodes."""
     return {
         row.label: characteristics(row.trace, cut="experiment-level" not in row.variant)
@@ -191,11 +191,11 @@ def draw_granularities(rows: Sequence[Row], episode: int) -> Figure:
     left.set_yticks(pitch * np.arange(len(rows)), [row.label for row in rows], **font)
     left.set_xlabel("steps; black lines are episode boundaries")
     style.mode_legend(left, loc="lower right", bbox_to_anchor=(1.0, 0.99), borderpad=0)
-    draw_characteristics(right, place_points(rows), episode)
+    _draw_characteristics(right, _place_points(rows), episode)
     return figure
 
 
-def draw_characteristics(
+def _draw_characteristics(
     axes: Axes, points: Mapping[str, tuple[float, float]], episode: int
 ) -> None:
     """Plots p_X against med_X, with the area that only intra-episodic switching reaches.
@@ -247,7 +247,7 @@ def _draw_design_space(simulate: Simulate, stage: Stage) -> Figure:
         axes.text(0, y - 0.8, group["title"], **font)
         for variant in group["variants"]:
             draw_strip(axes, simulate(stage, Scene(variant)), y)
-            write_name(axes, variant, y, group["choice"])
+            _write_name(axes, variant, y, group["choice"])
             y += 1
     _frame_strips(axes, stage.steps)
     axes.set_ylim(y - 0.4, 0)
@@ -257,7 +257,7 @@ def _draw_design_space(simulate: Simulate, stage: Stage) -> Figure:
     return figure
 
 
-def write_name(axes: Axes, name: str, y: float, choice: int) -> None:
+def _write_name(axes: Axes, name: str, y: float, choice: int) -> None:
     """Writes a variant's name left of its strip, with one of its four choices in bold."""
     before, inside = name.split("(")
     tokens = inside.removesuffix(")").split(",")

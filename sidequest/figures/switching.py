@@ -199,13 +199,13 @@ def counter_vs_coin(records: Records) -> Plot | None:
         bar.set_ticks([0, 1], labels=["start", "end"], fontsize=style.SMALL)
         bar.ax.set_xlim(0, 1)
     spreads = table.pivot("line", index=["mode", "game"], values="spread")
-    told, wider = [], 0
+    pairs, wider = [], 0
     for mode, game, counter, coin in spreads.rows():
         wider += coin > counter
-        told.append(f"{mode} on {game} {counter:.2f} by count, {coin:.2f} by coin")
+        pairs.append(f"{mode} on {game} {counter:.2f} by count, {coin:.2f} by coin")
     caption = (
         f"The standard deviation of p_X over episodes is greater with the coin in {wider} "
-        f"of {len(spreads)} comparisons: {'; '.join(told)}."
+        f"of {len(spreads)} comparisons: {'; '.join(pairs)}."
     )
     return Plot(figure, " ".join([caption, *gaps]), table)
 
@@ -274,14 +274,14 @@ def bandit_arms(records: Records) -> Plot | None:
         cells[0].set_title(header, fontsize=style.SMALL, loc="left")
         cells[0].set_ylabel("probability")
         _draw_arm_legend(list(cells))
-        told = []
+        likeliest = []
         for own in groups(lines, "game"):
             last = own.filter(pl.col("frames") == pl.col("frames").max())
             best = last.sort("probability", descending=True, maintain_order=True)
             arm, probability = best.select("name", "probability").row(0)
-            told.append(f"{own['game'][0]} {arm} ({probability:.2f})")
+            likeliest.append(f"{own['game'][0]} {arm} ({probability:.2f})")
         sentences.append(
-            f"{name}, bandit `{bandit}`, likeliest arm at the end: {', '.join(told)}."
+            f"{name}, bandit `{bandit}`, likeliest arm at the end: {', '.join(likeliest)}."
         )
     return Plot(figure, " ".join([*sentences, *gaps]), table)
 

@@ -25,8 +25,8 @@ def decode(path: Path) -> np.ndarray:
 
 def modes_shown(frames: np.ndarray) -> str:
     """The mode of each frame by the colour of its badge, off the letter: `"GGXX"`."""
-    corner = frames.shape[2] - film.PANEL + film.MARGIN
-    badge = frames[:, film.BADGE_TOP + 6 : film.BADGE_TOP + 12, corner + 6 : corner + 12]
+    corner = frames.shape[2] - film._PANEL + film._MARGIN
+    badge = frames[:, film._BADGE_TOP + 6 : film._BADGE_TOP + 12, corner + 6 : corner + 12]
     colours = badge.reshape(len(frames), -1, 3).astype(int)
     shown = ""
     for pixels in colours:

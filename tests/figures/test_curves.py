@@ -6,13 +6,13 @@ import pytest
 
 from sidequest.figures import style
 from sidequest.figures.curves import (
+    _read_curves,
     aggregate,
     draw_curves,
     explore_modes,
     informed_triggers,
     learning_curves,
     off_policy,
-    read_curves,
 )
 from sidequest.figures.data import read_records
 from sidequest.records import Recorder
@@ -52,10 +52,10 @@ def lines(tmp_path):
 
 def test_a_point_is_the_mean_of_its_episodes(lines):
     records, runs = lines
-    curve = read_curves(records, runs[:1])
+    curve = _read_curves(records, runs[:1])
     assert curve["frames"].to_list() == [1e6, 2e6, 3e6]
     assert curve["return"].to_list() == [2.0, 4.0, 6.0]
-    assert read_curves(records, runs[2:]).is_empty()
+    assert _read_curves(records, runs[2:]).is_empty()
 
 
 def test_a_line_is_the_mean_over_seeds_as_far_as_all_go_and_the_band_spans_them(lines):

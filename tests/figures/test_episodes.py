@@ -5,9 +5,9 @@ from matplotlib.colors import to_rgba
 
 from sidequest.figures import style
 from sidequest.figures.episodes import (
+    _draw_episodes,
     all_episodes,
     blind_and_informed,
-    draw_episodes,
     granularities,
 )
 from tests.figures.made_up import GAMES, Cell
@@ -24,7 +24,7 @@ def bars(collection):
 
 def test_rows_are_episodes_and_bars_are_periods():
     axes = style.new_figure(3, 2).subplots()
-    draw_episodes(axes, ["GGXXG", "XGGGGGGGX"], longest=7)
+    _draw_episodes(axes, ["GGXXG", "XGGGGGGGX"], longest=7)
     exploit, explore = axes.collections
     assert bars(exploit) == [(0, 5, 0), (0, 7, 1)]
     assert bars(explore) == [(2, 4, 0), (0, 1, 1)]  # the last X lies beyond what is shown

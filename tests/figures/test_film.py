@@ -9,15 +9,15 @@ from PIL.ImageColor import getrgb
 
 from sidequest.figures import film, style
 from sidequest.figures.film import (
-    BARS,
-    CELL,
-    GROUND,
-    PLANES,
-    UNSEEN,
+    _BARS,
+    _CELL,
+    _GROUND,
+    _PLANES,
+    _UNSEEN,
     Caption,
+    _paint_tracks,
     draw_film,
     make_renderer,
-    paint_tracks,
     save_film,
 )
 from tests.figures.decoding import decode, modes_shown
@@ -37,13 +37,13 @@ def frames_of(trace, screen=square):
 
 def track(frame, top, height):
     """One of the strip's tracks in a frame."""
-    panel = frame[:, -film.PANEL :]
-    return panel[top : top + height, film.MARGIN : film.MARGIN + film.TRACK]
+    panel = frame[:, -film._PANEL :]
+    return panel[top : top + height, film._MARGIN : film._MARGIN + film._TRACK]
 
 
 def test_a_frame_has_the_game_and_the_mode_of_its_step():
     frames = frames_of(trace_of("GGGXXG"))
-    assert frames.shape == (6, 420, 420 + film.PANEL, 3)
+    assert frames.shape == (6, 420, 420 + film._PANEL, 3)
     assert modes_shown(frames) == "GGGXXG"
     for step, frame in enumerate(frames):
         assert (frame[:, :420] == step).all()
@@ -51,27 +51,29 @@ def test_a_frame_has_the_game_and_the_mode_of_its_step():
 
 def test_modes_appear_as_they_happen():
     frames = frames_of(trace_of("GGXG"))
-    width = film.STEP_WIDTHS[1]
-    middle = film.MODE_HEIGHT // 2
+    width = film._STEP_WIDTHS[1]
+    middle = film._MODE_HEIGHT // 2
     expected = [style.BLUE, style.BLUE, style.MAGENTA, style.BLUE]
     for step, frame in enumerate(frames):
-        shown = track(frame, film.MODE_TOP, film.MODE_HEIGHT)
+        shown = track(frame, film._MODE_TOP, film._MODE_HEIGHT)
         steps = shown[:, width // 2 :: width]
         colours = [tuple(colour) for colour in steps[middle, : step + 2]]
-        assert colours == [getrgb(colour) for colour in (*expected[: step + 1], film.PAPER)]
+        assert colours == [
+            getrgb(colour) for colour in (*expected[: step + 1], film._PAPER)
+        ]
     # Explore is the taller bar, for those who see no hue.
     assert (steps[0, 2] == getrgb(style.MAGENTA)).all()
-    assert (steps[0, [0, 1, 3]] == getrgb(film.PAPER)).all()
+    assert (steps[0, [0, 1, 3]] == getrgb(film._PAPER)).all()
 
 
 def test_a_long_episode_moves_on(monkeypatch):
-    monkeypatch.setattr(film, "TRACK", 80)
-    fitting = film.TRACK // film.STEP_WIDTHS[0]
+    monkeypatch.setattr(film, "_TRACK", 80)
+    fitting = film._TRACK // film._STEP_WIDTHS[0]
     modes = "G" * 25 + "X" * 5 + "G" * 45
-    colours = {style.BLUE: "G", style.MAGENTA: "X", film.PAPER: "-"}
+    colours = {style.BLUE: "G", style.MAGENTA: "X", film._PAPER: "-"}
     for step, frame in enumerate(draw_film(square, trace_of(modes), CAPTION)):
         if step in (20, 28, 28 + fitting - 2, len(modes) - 1):
-            middle = track(frame, film.MODE_TOP, film.MODE_HEIGHT)[film.MODE_HEIGHT // 2]
+            middle = track(frame, film._MODE_TOP, film._MODE_HEIGHT)[film._MODE_HEIGHT // 2]
             shown = "".join(
                 letter
                 for pixel in middle[::2]
@@ -85,25 +87,25 @@ def test_a_long_episode_moves_on(monkeypatch):
 def test_the_signal_is_a_line_with_gaps():
     signal = np.array([np.nan, 0.0, 4.0, 2.0, np.nan], np.float32)
     trace = trace_of("GGGGX")._replace(signal=signal)
-    width = film.STEP_WIDTHS[1]
-    _, signal, _ = paint_tracks(trace, width)
+    width = film._STEP_WIDTHS[1]
+    _, signal, _ = _paint_tracks(trace, width)
     columns = signal[:, width // 2 :: width]
     inked = (columns == getrgb(style.INK)).all(axis=2)
     rows = [np.flatnonzero(inked[:, step]).tolist() for step in range(5)]
-    bottom, top = film.GRAPH_HEIGHT - 3, 1
+    bottom, top = film._GRAPH_HEIGHT - 3, 1
     middle = top + (bottom - top) // 2
     assert rows == [[], [bottom, bottom + 1], [1, 2], [middle, middle + 1], []]
     # Neighbours are joined.
     joined = (signal[:, 2 * width] == getrgb(style.INK)).all(axis=1)
     assert joined[top : bottom + 2].all()
     # Where the agent explores, the ground is tinted.
-    assert (columns[:, 4] == getrgb(film.SHADE)).all()
+    assert (columns[:, 4] == getrgb(film._SHADE)).all()
 
 
 def test_rewards_are_bars_up_and_down():
     reward = np.array([0.0, 8.0, -4.0, 0.001], np.float32)
-    *_, columns = paint_tracks(trace_of("GGGG")._replace(reward=reward), 1)
-    middle = film.GRAPH_HEIGHT // 2
+    *_, columns = _paint_tracks(trace_of("GGGG")._replace(reward=reward), 1)
+    middle = film._GRAPH_HEIGHT // 2
     reach = middle - 2
     up, down = getrgb(style.GOLD), getrgb(style.INK)
     gold = [np.flatnonzero((columns[:, step] == up).all(axis=1)) for step in range(4)]
@@ -141,7 +143,7 @@ def test_a_long_title_stays_beside_the_game():
 def test_all_sides_are_even(shape):
     frames = frames_of(trace_of("GX"), lambda step: np.zeros((*shape, 3), np.uint8))
     assert frames.shape[1] % 2 == 0 and frames.shape[2] % 2 == 0
-    assert frames.shape[1] >= max(film.HEIGHT, shape[0])
+    assert frames.shape[1] >= max(film._HEIGHT, shape[0])
 
 
 def test_one_step_makes_a_film():
@@ -172,14 +174,14 @@ def test_planes_have_colours_and_the_first_is_on_top():
     planes = np.array([[[1, 1], [0, 1]], [[1, 0], [0, 0]]], np.uint8)
     picture = make_renderer(planes[None], 1.0, None)(0)
     assert picture.tolist() == [
-        [list(PLANES[0]), list(PLANES[1])],
-        [list(PLANES[0]), list(GROUND)],
+        [list(_PLANES[0]), list(_PLANES[1])],
+        [list(_PLANES[0]), list(_GROUND)],
     ]
 
 
 def test_a_flat_grid_is_one_plane():
     picture = make_renderer(np.eye(3, dtype=np.uint8)[None], 1.0, None)(0)
-    assert (picture == PLANES[0]).all(axis=2).tolist() == np.eye(3, dtype=bool).tolist()
+    assert (picture == _PLANES[0]).all(axis=2).tolist() == np.eye(3, dtype=bool).tolist()
 
 
 def test_tiles_have_their_colours():
@@ -190,24 +192,24 @@ def test_tiles_have_their_colours():
     grid[0, 1] = tiles.GOAL, colours.GREEN
     grid[2, 1] = tiles.FLOOR, colours.BLACK
     image = make_renderer(grid[None], 12.0, (13, 12))(0)
-    assert image.shape == (3 * CELL, 3 * CELL, 3)
-    middles = image[CELL // 2 :: CELL, CELL // 2 :: CELL]
-    assert middles[0].tolist() == [[100, 100, 100], [0, 255, 0], list(UNSEEN)]
+    assert image.shape == (3 * _CELL, 3 * _CELL, 3)
+    middles = image[_CELL // 2 :: _CELL, _CELL // 2 :: _CELL]
+    assert middles[0].tolist() == [[100, 100, 100], [0, 255, 0], list(_UNSEEN)]
     # The agent stands below the middle and looks up.
     assert middles[2, 1].tolist() == [255, 0, 0]
-    top, bottom = image[2 * CELL + 5, CELL + 5], image[-6, CELL + 7]
+    top, bottom = image[2 * _CELL + 5, _CELL + 5], image[-6, _CELL + 7]
     assert top.max() < 100 and bottom[0] > 200
 
 
 def test_vectors_are_bars():
     vectors = np.array([[2.0, -1.0], [0.0, 0.5]], np.float32)
     screen = make_renderer(vectors, 1.0, None)
-    height, width = BARS
+    height, width = _BARS
     middle, reach = height // 2, height // 2 - 2
     left, right = width // 4, 3 * width // 4
 
     def filled(step, column):
-        return np.flatnonzero((screen(step)[:, column] != GROUND).any(axis=1))
+        return np.flatnonzero((screen(step)[:, column] != _GROUND).any(axis=1))
 
     # The greatest number of the episode, 2, is as long as there is room.
     assert filled(0, left).tolist() == list(range(middle - reach, middle + 1))
@@ -217,9 +219,9 @@ def test_vectors_are_bars():
 
 
 def test_numbers_that_are_all_zero_or_not_finite_are_drawn():
-    assert make_renderer(np.zeros((1, 4), np.float32), 1.0, None)(0).shape == (*BARS, 3)
+    assert make_renderer(np.zeros((1, 4), np.float32), 1.0, None)(0).shape == (*_BARS, 3)
     broken = np.array([[np.nan, np.inf, 1.0]], np.float32)
-    assert make_renderer(broken, 1.0, None)(0).shape == (*BARS, 3)
+    assert make_renderer(broken, 1.0, None)(0).shape == (*_BARS, 3)
 
 
 def short_film():

@@ -14,17 +14,17 @@ from sidequest.figures import style
 from sidequest.figures.illustrations import (
     Row,
     Scene,
+    _draw_characteristics,
+    _explore_periods,
+    _place_points,
+    _write_name,
     characteristics,
-    draw_characteristics,
     draw_example,
     draw_granularities,
     draw_strip,
-    explore_periods,
     last_steps,
-    place_points,
     read_stage,
     switches,
-    write_name,
 )
 from sidequest.switching.variants import parse
 from tests.figures.traces import trace_of
@@ -49,8 +49,8 @@ def bars(collection) -> list[tuple[float, float]]:
 
 def test_explore_periods_end_with_the_mode_or_the_episode():
     trace = trace_of("GGXX|XG")
-    assert explore_periods(trace) == [(2, 2), (4, 1)]
-    assert explore_periods(trace, cut=False) == [(2, 3)]
+    assert _explore_periods(trace) == [(2, 2), (4, 1)]
+    assert _explore_periods(trace, cut=False) == [(2, 3)]
 
 
 @pytest.mark.parametrize("text", ["GXXGGX", "X", "XXXX", "GXGXXXGG"])
@@ -113,7 +113,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def points(rows):
-    return place_points(list(rows.values()))
+    return _place_points(list(rows.values()))
 
 
 def test_every_variant_has_a_canonical_name():
@@ -165,7 +165,7 @@ def test_figure_1_draws_every_row_and_every_point(rows, points):
 def test_points_that_coincide_share_a_label():
     axes = style.new_figure(3, 3).subplots()
     near = {"D": (0.2, 5.0), "E": (0.19, 5.0), "F": (0.2, 20.0)}
-    draw_characteristics(axes, near, episode=100)
+    _draw_characteristics(axes, near, episode=100)
     written = {text.get_text() for text in axes.texts}
     assert {"D,E", "F"} <= written and "D" not in written
 
@@ -189,7 +189,7 @@ def test_different_choices_make_different_strips():
 
 def test_the_choice_in_question_is_the_bold_part_of_the_name():
     axes = style.new_figure(3, 1).subplots()
-    write_name(axes, "XU-intra(10,informed,0.01,X)", 0.0, choice=1)
+    _write_name(axes, "XU-intra(10,informed,0.01,X)", 0.0, choice=1)
     plain, bold = (text.get_text() for text in axes.texts)
     assert bold.rstrip("\N{NO-BREAK SPACE}") == "informed"
     assert plain == "XU-intra(10,        ,0.01,X)"
