@@ -11,7 +11,7 @@ from sidequest.runs.checkpoint import listed, read_manifest
 from tests.reliability import child
 from tests.reliability.harness import results
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 BLOCK = 4 * 20 * 4  # streams, steps, frames of a step
 BLOCKS, WARM_UP = 36, 3

@@ -22,7 +22,7 @@ from pathlib import Path
 from sidequest.runs.process import lock_folders
 with lock_folders([Path(sys.argv[1])]):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 

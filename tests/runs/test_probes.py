@@ -23,7 +23,6 @@ from tests.runs.tiny import TINY, at, make_loop
 WIDTH = 2  # of the widest observation; narrower ones are filled up with 0
 DISCOUNTS = {"extrinsic": 0.9, "short": 0.5, "twin": 0.9}
 BEHAVIOUR = "XU-step-level-0.5"
-ROUNDS = 300
 CONFIG = change(
     TINY,
     **{
@@ -65,7 +64,7 @@ def one_of(environments, index) -> CompiledEnvironment:
     return CompiledEnvironment(choose("reset"), choose("step"), spec)
 
 
-def learn(names, variant, config) -> dict:
+def learn(names, variant, config, rounds) -> dict:
     """Trains an agent with this variant's heads on each probe; returns their networks."""
     environments = [probes.PROBES[name]().environment for name in names]
     loop = make_loop(one_of(environments, 0), variant, config=config)
@@ -75,7 +74,7 @@ def learn(names, variant, config) -> dict:
     @jax.vmap
     def life(index):
         own = loop._replace(environment=one_of(environments, index))
-        member, _ = own.iterate(own.init(arrays), jnp.int32(0), ROUNDS)
+        member, _ = own.iterate(own.init(arrays), jnp.int32(0), rounds)
         return member.learner
 
     learner = life(jnp.arange(len(names)))
@@ -100,7 +99,7 @@ def episodes(network, name, discount=0.9):
 
 @pytest.fixture(scope="module")
 def networks():
-    return learn(list(probes.PROBES), "Xγ-intra(1,informed:variance,0.3,G)", CONFIG)
+    return learn(list(probes.PROBES), "Xγ-intra(1,informed:variance,0.3,G)", CONFIG, 300)
 
 
 @pytest.mark.parametrize("name", probes.PROBES)
@@ -126,7 +125,7 @@ def crippled():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build, "_make_rnd", lambda config, spec: ONE_EACH)
         variant = "XI-intra(1,informed:variance,0.3,G)"
-        return learn(names, variant, change(CONFIG, **changes))
+        return learn(names, variant, change(CONFIG, **changes), 150)
 
 
 @pytest.mark.parametrize("name", ["probe:memory_1", "probe:memory_2"])

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import threading
 import time
 
 import polars.testing
@@ -76,11 +77,17 @@ class Interrupting:
     """Sends this process a signal after the first chunk, and lets its listener hear it."""
 
     def __init__(self, display):
-        self.say, self.count = display.say, display.count
+        self.display, self.count = display, display.count
+        self.heard = threading.Event()
+
+    def say(self, text):
+        self.display.say(text)
+        if text.startswith("SIGTERM"):
+            self.heard.set()
 
     def show(self, progress):
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.5)
+        self.heard.wait()
 
 
 def test_interrupted_and_started_again_gives_the_same_tables(whole, tmp_path, capsys):
