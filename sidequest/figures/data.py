@@ -422,16 +422,20 @@ def exploit_periods(traces: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def switch_counts(records: Records, runs: pl.DataFrame) -> pl.DataFrame:
-    """Returns switches to explore in the second half of training, made and asked for.
+def switch_counts(
+    records: Records, runs: pl.DataFrame, since: float = 0.0
+) -> pl.DataFrame:
+    """Returns switches to explore, `made` and `asked` for, of each run and target rate.
 
-    One row per run and target rate. Asked for are the target rate times the exploit steps.
+    Asked for are the target rate times the exploit steps. `since` is the share of training
+    before the episodes that count.
     """
     exploits, target = pl.col("length") * (1 - pl.col("p_X")), pl.col("target_rate")
+    columns = ("run", "frames", "length", "p_X", "realised_rate", "target_rate")
+    episodes = records.episodes.select(columns).filter(target.is_not_null(), exploits > 0)
     return (
-        of_runs(records.episodes, runs, "frames_done")
-        .filter(pl.col("frames") > pl.col("frames_done") / 2, exploits > 0)
-        .drop_nulls("target_rate")
+        of_runs(episodes, runs, "frames_done")
+        .filter(pl.col("frames") > since * pl.col("frames_done"))
         .group_by("run", "target_rate")
         .agg(
             made=(pl.col("realised_rate") * exploits).sum(), asked=(target * exploits).sum()

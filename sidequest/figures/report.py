@@ -251,7 +251,7 @@ def _score_table(records: Records) -> Table:
 def _exploration_table(records: Records) -> Table:
     """Returns how each variant explored on each game: means over seeds."""
     switches = (
-        switch_counts(records, records.runs)
+        switch_counts(records, records.runs, since=0.5)
         .group_by("run")
         .agg(pl.sum("made"), pl.sum("asked"))
     )

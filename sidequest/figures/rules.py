@@ -674,7 +674,7 @@ def _every_seed_above(
 def homeostasis_holds(records: Records) -> Verdict:
     """Compares switches per exploit step in the second half of training with the target."""
     cases = []
-    counts = switch_counts(records, records.runs)
+    counts = switch_counts(records, records.runs, since=0.5)
     for cell in judged_cells(records.runs, "episodes"):
         if not cell.variant.informed:
             continue

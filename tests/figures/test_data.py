@@ -206,7 +206,7 @@ def test_switches_are_counted_over_the_second_half(tmp_path):
     fake = Fake(INFORMED, scores=(1.0,), p=(0.2, 0.2), ratio=1.5)
     records = make_records(tmp_path, fake)
     # 10 episodes of 10,000 steps, 8,000 of them exploit, at 0.01
-    ((_, target, made, asked),) = switch_counts(records, records.runs).rows()
+    ((_, target, made, asked),) = switch_counts(records, records.runs, since=0.5).rows()
     assert (target, made, asked) == pytest.approx((0.01, 1_200, 800))
 
 
