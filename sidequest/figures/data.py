@@ -83,13 +83,14 @@ class Records(NamedTuple):
                          is p_X, med_X, rmed_X or target_rate
     """
     evaluations: pl.DataFrame
-    """`run`, `frames`, `return`. Every table also has `early` and `late`: whether a row is
-    of the first or of the last 10% of the training that is done."""
+    """`run`, `frames`, `return`."""
     episodes: pl.DataFrame
-    """`run`, `frames`, `length`, `p_X`, `med_X`, `rmed_X`, `realised_rate` and
-    `target_rate`."""
+    """`run`, `frames`, `p_X`, `rmed_X` of each training episode."""
+    switches: pl.DataFrame
+    """Switches to explore, one row per `run`, `target_rate` and `second_half` of training:
+    `made`, and `asked` for, which is the target rate times the exploit steps."""
     bandits: pl.DataFrame
-    """`run`, `frames`, `bandit`, `arm`, `probability`."""
+    """`run`, `frames`, `bandit`, `arm`, `probability`, `late` (last 10% of training)."""
     traces: pl.DataFrame
     """`run`, `frames`, `length`, `explored` (number of explore steps) and `row` (in the
     run's table), of each recorded episode; `read_traces` reads what happened in it."""
@@ -111,7 +112,12 @@ class RunTables(NamedTuple):
     folder: Path
     info: dict[str, Any]
     tables: dict[str, pl.DataFrame]
-    frames_done: int
+    measures: pl.DataFrame
+    """One row: the columns of `Records.runs` that come from tables."""
+
+    @property
+    def frames_done(self) -> int:
+        return self.measures["frames_done"].item()
 
 
 def read_records(folder: Path) -> Records:
@@ -159,8 +165,9 @@ def make_records(
         if kind not in furthest or one.frames_done > furthest[kind][0].frames_done:
             furthest[kind] = one, own
     chosen = [one for one, _ in furthest.values()]
-    tables = _join_tables(chosen or [select_tables(folder, {}, {})])
-    runs = _describe_runs(furthest.values(), planned)
+    empty = select_tables(folder, {}, {})
+    measures = pl.concat([empty.measures.clear(), *(one.measures for one in chosen)])
+    runs = _describe_runs(furthest.values(), planned).hstack(measures)
     there = {one.folder for one in (*found, *left_out)}
     return Records(
         name=plan.get("name", folder.resolve().name),
@@ -170,33 +177,74 @@ def make_records(
         infos=tuple(one.info for one in chosen),
         missing=tuple(item for one, item in planned.items() if one not in there),
         left_out=tuple(left_out),
-        runs=_measure_runs(runs, tables),
-        **tables,
+        runs=runs,
+        **_join_tables(chosen or [empty]),
     )
 
 
 def select_tables(
     folder: Path, info: dict[str, Any], tables: Mapping[str, pl.DataFrame]
 ) -> RunTables:
-    """Selects what figures need of the tables of one run, those that it has."""
-    chosen = {
+    """Measures one run and selects what figures need of its tables, those that it has."""
+    whole = {
         name: _with_types(tables.get(name), {"frames": pl.Int64(), **columns})
         for name, columns in _COLUMNS.items()
     }
-    growing = pl.concat([chosen[name].select("frames") for name in _GROWING])
+    growing = pl.concat([whole[name].select("frames") for name in _GROWING])
     end = growing.select(pl.col("frames").max().fill_null(0)).item()
     frames = pl.col("frames")
-    chosen = {
+    whole = {
         name: frame.with_columns(early=frames <= end / 10, late=frames > end - end / 10)
-        for name, frame in chosen.items()
+        for name, frame in whole.items()
         if name != "learning"  # no figure shows it
     }
+    exploits = pl.col("length") * (1 - pl.col("p_X"))
+    switches = (
+        whole["episodes"]
+        .filter(exploits > 0, pl.col("target_rate").is_not_null())
+        .group_by("target_rate", second_half=frames > end / 2)
+        .agg(
+            made=(pl.col("realised_rate") * exploits).sum(),
+            asked=(pl.col("target_rate") * exploits).sum(),
+        )
+        .sort("target_rate", "second_half")
+    )
     # All modes of all episodes are too much to hold: `read_traces` reads those of some.
     explored = pl.col("modes").str.count_matches("X", literal=True).cast(pl.Int64())
-    chosen["traces"] = chosen["traces"].select(
-        "frames", "length", "early", "late", explored=explored, row=pl.int_range(pl.len())
+    chosen = {
+        "evaluations": whole["evaluations"].select("frames", "return"),
+        "episodes": whole["episodes"].select("frames", "p_X", "rmed_X"),
+        "switches": switches,
+        "bandits": whole["bandits"].drop("early"),
+        "traces": whole["traces"].select(
+            "frames", "length", explored=explored, row=pl.int_range(pl.len())
+        ),
+    }
+    return RunTables(folder, info, chosen, _measure(whole, end))
+
+
+def _measure(tables: Mapping[str, pl.DataFrame], end: int) -> pl.DataFrame:
+    """Returns one row: how far a run is, its score, and how it explored."""
+    # By frames, not by the number of evaluations: beside an emulator, episodes end when
+    # they end. Every episode of the last 10% counts once.
+    evaluations = tables["evaluations"].drop_nulls("return")
+    counted = evaluations.filter("late")
+    if counted.is_empty():
+        counted = evaluations.filter(pl.col("frames") == pl.col("frames").max())
+    means = [
+        pl.col(name).filter(pl.col(phase)).mean().alias(f"{phase}_{name}")
+        for name in ("p_X", "med_X", "rmed_X", "target_rate")
+        for phase in ("early", "late")
+    ]
+    p_X, sizes = pl.col("p_X"), {name: len(frame) for name, frame in tables.items()}
+    return tables["episodes"].select(
+        *(pl.lit(size, pl.Int64()).alias(name) for name, size in sizes.items()),
+        pl.lit(end, pl.Int64()).alias("frames_done"),
+        pl.lit(counted["return"].mean(), _NUMBER).alias("score"),
+        *means,
+        mean_p_X=p_X.mean(),
+        std_p_X=p_X.std(ddof=0),
     )
-    return RunTables(folder, info, chosen, end)
 
 
 def _with_types(frame: pl.DataFrame | None, types: Mapping[str, Any]) -> pl.DataFrame:
@@ -216,13 +264,13 @@ def _join_tables(found: Sequence[RunTables]) -> dict[str, pl.DataFrame]:
     Empties the tables of the single runs, so that memory holds each number once.
     """
     tables = {}
-    for name in ("evaluations", "episodes", "bandits", "traces"):
+    for name in tuple(found[0].tables):
         parts = [one.tables.pop(name) for one in found]
         parts = [
             part.select(pl.lit(number, pl.Int64()).alias("run"), pl.all())
             for number, part in enumerate(parts)
         ]
-        tables[name] = pl.concat(parts, rechunk=True)
+        tables[name] = pl.concat(parts)
     return tables
 
 
@@ -252,7 +300,6 @@ def _describe_runs(
                 "mode": variant.mode if variant else None,
                 "setting": name.partition("-")[2],
                 "frames": frames,
-                "frames_done": one.frames_done,
                 "finished": bool(one.info.get("finished")),
                 "settings": _as_json(own),
                 "budget": f"{frames:.1e}",
@@ -266,7 +313,7 @@ def _describe_runs(
 _RUN_SCHEMA: dict[str, Any] = {
     **{"run": pl.Int64(), "folder": _TEXT, "variant": _TEXT, "game": _TEXT},
     **{"seed": pl.Int64(), "mode": _TEXT, "setting": _TEXT},
-    **{"frames": pl.Int64(), "frames_done": pl.Int64(), "finished": pl.Boolean()},
+    **{"frames": pl.Int64(), "finished": pl.Boolean()},
     **{"settings": _TEXT, "budget": _TEXT, "label": _TEXT, "watkins": pl.Boolean()},
 }
 
@@ -288,38 +335,6 @@ def _mark_usual(runs: pl.DataFrame) -> pl.DataFrame:
     )
     joined = runs.join(kinds, on=cell, how="left", maintain_order="left")
     return joined.with_columns(usual=pl.col("usual") == pl.col("settings"))
-
-
-def _measure_runs(runs: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """Adds to each run how many rows its tables have, its score, and how it explored."""
-    for name, frame in tables.items():
-        counts = frame.group_by("run").agg(pl.len().cast(pl.Int64()).alias(name))
-        runs = runs.join(counts, on="run", how="left", maintain_order="left")
-        runs = runs.with_columns(pl.col(name).fill_null(0))
-    # By frames, not by the number of evaluations: beside an emulator, episodes end when
-    # they end. Every episode of the last 10% counts once.
-    newest = pl.col("frames") == pl.col("frames").max().over("run")
-    counted = pl.when(pl.col("late").any().over("run")).then("late").otherwise(newest)
-    scores = (
-        tables["evaluations"]
-        .drop_nulls("return")
-        .filter(counted)
-        .group_by("run")
-        .agg(score=pl.col("return").mean())
-    )
-    means = [
-        pl.col(name).filter(pl.col(phase)).mean().alias(f"{phase}_{name}")
-        for name in ("p_X", "med_X", "rmed_X", "target_rate")
-        for phase in ("early", "late")
-    ]
-    explored = (
-        tables["episodes"]
-        .group_by("run")
-        .agg(*means, mean_p_X=pl.col("p_X").mean(), std_p_X=pl.col("p_X").std(ddof=0))
-    )
-    for frame in (scores, explored):
-        runs = runs.join(frame, on="run", how="left", maintain_order="left")
-    return runs
 
 
 def _uses_watkins(
@@ -419,28 +434,6 @@ def exploit_periods(traces: pl.DataFrame) -> pl.DataFrame:
         .explode("steps")
         .drop_nulls()
         .with_columns(pl.col("steps").str.len_bytes().cast(pl.Int64()))
-    )
-
-
-def switch_counts(
-    records: Records, runs: pl.DataFrame, since: float = 0.0
-) -> pl.DataFrame:
-    """Returns switches to explore, `made` and `asked` for, of each run and target rate.
-
-    Asked for are the target rate times the exploit steps. `since` is the share of training
-    before the episodes that count.
-    """
-    exploits, target = pl.col("length") * (1 - pl.col("p_X")), pl.col("target_rate")
-    columns = ("run", "frames", "length", "p_X", "realised_rate", "target_rate")
-    episodes = records.episodes.select(columns).filter(target.is_not_null(), exploits > 0)
-    return (
-        of_runs(episodes, runs, "frames_done")
-        .filter(pl.col("frames") > since * pl.col("frames_done"))
-        .group_by("run", "target_rate")
-        .agg(
-            made=(pl.col("realised_rate") * exploits).sum(), asked=(target * exploits).sum()
-        )
-        .sort("run", "target_rate")
     )
 
 

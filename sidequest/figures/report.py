@@ -28,7 +28,6 @@ from sidequest.figures.data import (
     of_runs,
     read_traces,
     share_done,
-    switch_counts,
 )
 from sidequest.figures.gallery import Drawn
 from sidequest.figures.rules import STATES
@@ -250,11 +249,8 @@ def _score_table(records: Records) -> Table:
 
 def _exploration_table(records: Records) -> Table:
     """Returns how each variant explored on each game: means over seeds."""
-    switches = (
-        switch_counts(records, records.runs, since=0.5)
-        .group_by("run")
-        .agg(pl.sum("made"), pl.sum("asked"))
-    )
+    late = records.switches.filter("second_half")
+    switches = late.group_by("run").agg(pl.sum("made", "asked"))
     means = ("early_p_X", "late_p_X", "late_med_X", "late_rmed_X", "late_target_rate")
     cells = (
         records.runs.join(switches, on="run", how="left", maintain_order="left")

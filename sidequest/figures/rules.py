@@ -25,7 +25,6 @@ from sidequest.figures.data import (
     of_runs,
     read_traces,
     read_variant,
-    switch_counts,
 )
 from sidequest.figures.pairs import (
     GRANULARITIES,
@@ -674,7 +673,7 @@ def _every_seed_above(
 def homeostasis_holds(records: Records) -> Verdict:
     """Compares switches per exploit step in the second half of training with the target."""
     cases = []
-    counts = switch_counts(records, records.runs, since=0.5)
+    counts = records.switches.filter("second_half").drop("second_half")
     for cell in judged_cells(records.runs, "episodes"):
         if not cell.variant.informed:
             continue

@@ -356,24 +356,13 @@ def switching_rates(records: Records) -> Plot | None:
         if variant.granularity == "intra" and _has_rate(variant)
     }
     runs = runs.filter(pl.col("variant").is_in(list(triggers)))
-    exploit_steps = pl.col("length") * (1 - pl.col("p_X"))
-    episodes = (
-        of_runs(records.episodes, runs, "variant", "game", "seed")
-        .drop_nulls(["target_rate", "realised_rate"])
-        .with_columns(steps=exploit_steps)
-        .filter(pl.col("steps") > 0)
-    )
-    if episodes.is_empty():
+    counts = records.switches.group_by("run", "target_rate", maintain_order=True)
+    table = of_runs(counts.agg(pl.sum("made", "asked")), runs, "variant", "game", "seed")
+    if table.is_empty():
         return None
-    switches = (pl.col("realised_rate") * pl.col("steps")).sum()
-    table = (
-        episodes.group_by("run", "variant", "game", "seed", "target_rate")
-        .agg(switches=switches, realised_rate=switches / pl.col("steps").sum())
-        .sort("run", "target_rate")
-        .with_columns(
-            trigger=pl.col("variant").replace_strict(triggers),
-            ratio=pl.col("realised_rate") / pl.col("target_rate"),
-        )
+    table = table.with_columns(
+        trigger=pl.col("variant").replace_strict(triggers),
+        ratio=pl.col("made") / pl.col("asked"),
     )
     kinds = [kind for kind in _TRIGGERS if kind in distinct(table, "trigger")]
     keys = []
@@ -402,7 +391,7 @@ def switching_rates(records: Records) -> Plot | None:
     sentences = ["Runs at a target rate with at least 100 switches."]
     for kind in kinds:
         name, _ = _TRIGGERS[kind]
-        enough = table.filter(pl.col("switches") >= _ENOUGH, trigger=kind)
+        enough = table.filter(pl.col("made") >= _ENOUGH, trigger=kind)
         close = enough.filter((pl.col("ratio") - 1).abs() <= _TOLERANCE)
         if len(enough):
             cases = count(len(enough), "case")
@@ -424,8 +413,8 @@ def _draw_rates(axes: Axes, table: pl.DataFrame, kinds: Sequence[str]) -> None:
         if ratio > _HIGHEST:
             axes.plot(x, 0.97 * _HIGHEST, "^", color=colour, ms=4, mfc="white")
             continue
-        if rate["switches"] > 0:
-            half = 2 * ratio / np.sqrt(rate["switches"])
+        if rate["made"] > 0:
+            half = 2 * ratio / np.sqrt(rate["made"])
             ends = max(0, ratio - half), min(_HIGHEST, ratio + half)
             axes.vlines(x, *ends, colors=colour, lw=0.7, alpha=0.6)
         axes.plot(x, ratio, marker, color=colour, ms=3.5)

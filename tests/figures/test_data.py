@@ -20,7 +20,6 @@ from sidequest.figures.data import (
     read_traces,
     read_variant,
     some,
-    switch_counts,
 )
 from sidequest.figures.report import gaps
 from sidequest.records import TABLES, Recorder, read_failures, read_study
@@ -183,11 +182,12 @@ def test_a_tenth_is_exact(tmp_path, end):
     """So that evaluations at even tenths never put the ninth into the last."""
     recorder = Recorder(tmp_path, {"variant": STEP, "game": "a", "seed": 0, "frames": end})
     tenths = (end // 10, 9 * end // 10, end)
-    recorder.write("evaluations", [{"frames": f, "return": 0.0} for f in tenths])
+    rows = [{"frames": frames, "p_X": i, "return": i} for i, frames in enumerate(tenths, 1)]
+    recorder.write("evaluations", rows)
+    recorder.write("episodes", rows)
     recorder.close()
-    evaluations = read_records(tmp_path).evaluations
-    assert evaluations["early"].to_list() == [True, False, False]
-    assert evaluations["late"].to_list() == [False, False, True]
+    found = read_records(tmp_path).runs
+    assert found.select("early_p_X", "late_p_X", "score").row(0) == (1.0, 3.0, 3.0)
 
 
 def test_recorded_episodes_are_read_when_they_are_asked_for(tmp_path):
@@ -206,7 +206,8 @@ def test_switches_are_counted_over_the_second_half(tmp_path):
     fake = Fake(INFORMED, scores=(1.0,), p=(0.2, 0.2), ratio=1.5)
     records = make_records(tmp_path, fake)
     # 10 episodes of 10,000 steps, 8,000 of them exploit, at 0.01
-    ((_, target, made, asked),) = switch_counts(records, records.runs, since=0.5).rows()
+    late = records.switches.filter("second_half").drop("run", "second_half")
+    ((target, made, asked),) = late.rows()
     assert (target, made, asked) == pytest.approx((0.01, 1_200, 800))
 
 
