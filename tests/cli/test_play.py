@@ -1,5 +1,7 @@
 """`sidequest evaluate` and `watch`: scores in words, and films whose modes are known."""
 
+import json
+
 import pytest
 
 from sidequest.cli.play import describe_scores
@@ -39,6 +41,12 @@ def test_scores_in_words():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return leave_run(tmp_path_factory.mktemp("run"), VARIANT, GAME, TINY)
+
+
+def test_scores_as_json(folder, capsys):
+    assert not run("evaluate", folder, "--episodes", 5, "--json")
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["episodes"] == 5 and len(scores["returns"]) == 5
 
 
 def test_a_film_of_a_whole_episode(folder, tmp_path, capsys):

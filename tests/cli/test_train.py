@@ -1,27 +1,49 @@
-"""`sidequest train` and `evaluate` as a user calls them, on a game that takes seconds."""
+"""`sidequest train`, from options to runs; tests/golden trains for real by this command."""
 
-import json
 from pathlib import Path
 
-from sidequest.environments import registry
-from sidequest.records import TABLES, read_run, read_table
+from sidequest.config import SMALL, change
+from sidequest.records import IDENTITY, Recorder, read_run
+from sidequest.runs.spec import Checkpointing
 from tests.cli import run
-from tests.reliability.harness import CHUNK, GAME, OPTIONS, VARIANT
-from tests.runs.tiny import bargains
+
+ROWS = {
+    "episodes": [{"frames": 10, "return": 1.5, "length": 4, "p_X": 0.1}],
+    "evaluations": [{"frames": 10, "return": 2.5, "length": 4}],
+    "learning": [{"frames": 10, "loss": 0.5}],
+    "bandits": [{"frames": 10, "bandit": "exploit", "arm": 0.1, "probability": 0.25}],
+}
 
 
-def test_train_then_evaluate(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(registry._registered, GAME, bargains)
-    options = [word if word != str(24 * CHUNK) else str(6 * CHUNK) for word in OPTIONS]
-    seeds = ["--seeds", 2, "--seed", 5]
-    assert not run("train", *options, *seeds, "--tensorboard", "--out", tmp_path)
+def test_train(tmp_path, capsys, monkeypatch):
+    trained = []
+
+    def finish(runs, display, *, memory, checkpoints):
+        trained.extend(runs)
+        assert memory is None and checkpoints == Checkpointing(every=2_000)
+        for spec in runs:
+            said = {name: str(getattr(spec, name)) for name in IDENTITY}
+            recorder = Recorder(spec.folder, said)
+            for table, rows in ROWS.items():
+                recorder.write(table, rows)
+            recorder.finish()
+
+    monkeypatch.setattr("sidequest.runs.trainer.run", finish)
+    variants = ["XU-step-level-0.1", "XI-intra(10,informed,p*,X)"]
+    code = run(
+        *("train", *variants, "--game", "probe:constant", "--seeds", 2, "--seed", 5),
+        *("--frames", "4k", "--set", "replay.ratio=1", "--checkpoint-every", "2k"),
+        *("--quiet", "--tensorboard", "--out", tmp_path),
+    )
+    assert code == 0
+    assert [(str(spec.variant), spec.seed) for spec in trained] == [
+        (variant, seed) for variant in variants for seed in (5, 6)
+    ]
+    assert {spec.config for spec in trained} == {change(SMALL, **{"replay.ratio": 1.0})}
+    assert {(spec.game, spec.frames) for spec in trained} == {("probe:constant", 4_000)}
     folders = capsys.readouterr().out.split()
-    assert [Path(folder).name for folder in folders] == ["seed-5", "seed-6"]
-    for folder in folders:
-        assert read_run(folder)["finished"] and read_run(folder)["variant"] == VARIANT
-        assert all(len(read_table(folder, table)) for table in TABLES)
-        (events,) = (Path(folder) / "tensorboard").iterdir()
-        assert events.stat().st_size > 1_000
-    assert not run("evaluate", folders[0], "--episodes", 5, "--json")
-    scores = json.loads(capsys.readouterr().out)
-    assert scores["episodes"] == 5 and len(scores["returns"]) == 5
+    assert folders == [str(spec.folder) for spec in trained]
+    for folder in map(Path, folders):
+        assert folder.is_relative_to(tmp_path) and read_run(folder)["finished"]
+        (events,) = (folder / "tensorboard").iterdir()
+        assert events.stat().st_size > 300
