@@ -152,6 +152,9 @@ class SwitchingConfig:
     """Rule of homeostasis. Ours; `printed` is Algorithm 1 to the letter."""
     promise_horizon: _Count = 5
     """k of the value promise. Ours: the paper gives none; this is the learner's n."""
+    promise_order: Literal["standard", "printed"] = "standard"
+    """Weights of the rewards in the value promise: as in a k-step return, or as the paper
+    prints them, the newest reward with 1."""
     bandit: Literal["proportional", "ucb"] = "proportional"
     window: _Window = None
     """Episodes in a bandit's window; None: adaptive (160 for ucb). Ours."""
@@ -188,9 +191,9 @@ class Config:
 
 PAPER = Config()
 """The paper's Table 1, number for number. What it lacks is ours: `recurrent`, `dtype` and
-`scan_unroll` of the network, `replay.warm_up`, `timeout_is_terminal`,
-`normalise_inputs` and `normalise_values` of learning, `rule`, `promise_horizon`, `bandit`
-and `window` of switching, and all of evaluation."""
+`scan_unroll` of the network, `replay.warm_up`, `timeout_is_terminal`, `normalise_inputs`
+and `normalise_values` of learning, `rule`, `promise_horizon`, `promise_order`, `bandit` and
+`window` of switching, and all of evaluation."""
 
 SMALL = Config(
     # For games of 10 x 10 pixels on a laptop: a network of about 0.2 M parameters, short
@@ -289,6 +292,7 @@ def recorded(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         both = flat.pop("learning.standardised", False)
         flat.setdefault("learning.normalise_inputs", both)
         flat.setdefault("learning.normalise_values", both)
+        flat.setdefault("switching.promise_order", "standard")
     return flat
 
 

@@ -242,7 +242,8 @@ def make_optimiser(config: Config) -> optax.GradientTransformation:
 
 def make_switching(switching: SwitchingConfig):
     """Returns the controller with the paper's signals."""
-    signals = SIGNALS | {"informed": value_promise(switching.promise_horizon)}
+    promise = value_promise(switching.promise_horizon, switching.promise_order)
+    signals = SIGNALS | {"informed": promise}
     return make_controller(signals, switching.rule)
 
 

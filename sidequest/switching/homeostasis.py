@@ -21,7 +21,7 @@ signal that drifts, and start empty, a slow gain makes good what they owe:
     switch     ~  Bernoulli(p),   p = min(1, rate gain x+ / scale)
     log(gain) <-  log(gain) + (rate - p) / 10
 
-so that sum(p) = T rate + 10 log(gain_T), whatever the signal does. Where nothing
+so that sum(p) = T rate - 10 log(gain_T), whatever the signal does. Where nothing
 saturates or drifts the gain stays near 1 and this is the printed rule.
 
 Both keep log(scale) instead of scale, so that nothing overflows: exp(316) is an ordinary

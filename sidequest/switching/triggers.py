@@ -6,7 +6,7 @@ and passes it to homeostasis, which keeps the target rate.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -47,12 +47,15 @@ class PromiseState(NamedTuple):
     """Steps of this episode in the window."""
 
 
-def value_promise(horizon: int = 5) -> Signal:
+def value_promise(
+    horizon: int = 5, order: Literal["standard", "printed"] = "standard"
+) -> Signal:
     """Returns the error of the value of k steps ago, the value promise (section 2.2).
 
         D(t-k, t) = | V(s_{t-k}) - sum_{j=1..k} gamma^{j-1} R_{t-k+j} - gamma^k V(s_t) |
 
-    Rewards are weighted as in a k-step return; the paper prints the weights in reverse.
+    Rewards are weighted as in a k-step return. `order="printed"` weights the newest reward
+    with 1 and the oldest with gamma^{k-1}, as the paper prints it.
     Every value has its own running sum, so a step costs k multiply-adds however long the
     episode is, and nothing is divided: a discount of 0 is as good as any.
 
@@ -70,7 +73,10 @@ def value_promise(horizon: int = 5) -> Signal:
     def step(
         signals: Signals, state: PromiseState
     ) -> tuple[Float[Array, ""], Bool[Array, ""], PromiseState]:
-        returns = state.returns + state.discounts * signals.reward
+        if order == "standard":
+            returns = state.returns + state.discounts * signals.reward
+        else:
+            returns = state.returns * signals.discount + signals.reward
         discounts = state.discounts * signals.discount
         gap = jnp.abs(state.values[0] - returns[0] - discounts[0] * signals.value)
         ready = ~signals.is_first & (state.age >= horizon)

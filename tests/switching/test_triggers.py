@@ -16,7 +16,7 @@ from sidequest.types import Signals
 from tests.switching.play import make_signals
 
 
-def promised_gaps(signals: Signals, k: int) -> np.ndarray:
+def promised_gaps(signals: Signals, k: int, order: str) -> np.ndarray:
     """The paper's equation, step by step; NaN where there is no s_{t-k} yet."""
     gaps = np.full(len(signals.value), np.nan)
     start = 0
@@ -29,8 +29,11 @@ def promised_gaps(signals: Signals, k: int) -> np.ndarray:
         total = 0.0
         for j in range(1, k + 1):
             now = t - k + j
-            # gamma^(j-1), from the oldest reward on
-            total += np.prod(gamma[t - k + 1 : now]) * signals.reward[now]
+            if order == "standard":  # gamma^(j-1), from the oldest reward on
+                weight = np.prod(gamma[t - k + 1 : now])
+            else:  # gamma^i R_{t-i}, from the newest on
+                weight = np.prod(gamma[now + 1 : t + 1])
+            total += weight * signals.reward[now]
         bootstrap = np.prod(gamma[t - k + 1 : t + 1]) * signals.value[t]
         gaps[t] = abs(signals.value[t - k] - total - bootstrap)
     return gaps
@@ -48,8 +51,9 @@ def listen(signal, signals: Signals) -> np.ndarray:
     )
 
 
+@pytest.mark.parametrize("order", ["standard", "printed"])
 @pytest.mark.parametrize("k", [1, 2, 5, 13])
-def test_value_promise_is_the_equation(k):
+def test_value_promise_is_the_equation(k, order):
     rng = np.random.default_rng(k)
     steps = 300
     signals = make_signals(
@@ -65,9 +69,9 @@ def test_value_promise_is_the_equation(k):
     signals = signals._replace(
         is_first=first, discount=np.where(terminated, 0.0, signals.discount).astype("f4")
     )
-    expected = promised_gaps(signals, k)
+    expected = promised_gaps(signals, k, order)
     np.testing.assert_allclose(
-        listen(value_promise(k), signals), expected, rtol=1e-4, atol=1e-5
+        listen(value_promise(k, order), signals), expected, rtol=1e-4, atol=1e-5
     )
 
 
@@ -80,6 +84,10 @@ def test_value_promise_by_hand():
     #   t = 2: |1 - 1 - 2/2 - 4/4| = 2      t = 3: |2 - 2 + 4/2 - 8/4| = 0
     heard = listen(value_promise(2), signals)
     np.testing.assert_allclose(heard, [np.nan, np.nan, 2.0, 0.0, np.nan])
+    # As printed the newest reward has weight 1:
+    #   t = 2: |1 - 1/2 - 2 - 4/4| = 2.5    t = 3: |2 - 2/2 + 4 - 8/4| = 3
+    heard = listen(value_promise(2, "printed"), signals)
+    np.testing.assert_allclose(heard, [np.nan, np.nan, 2.5, 3.0, np.nan])
 
 
 def test_a_promise_kept_is_no_surprise():
