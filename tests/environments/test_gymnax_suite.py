@@ -12,8 +12,6 @@ import pytest
 from sidequest.environments import gymnax_suite
 from tests.environments.streams import check_stream, lengths, play_many
 
-pytestmark = pytest.mark.usefixtures("optimised")
-
 PLAYED = ["minatar:breakout", "bsuite:deep_sea", "classic:cartpole"]
 MINATAR = [name for name in gymnax_suite.GAMES if name.startswith("minatar:")]
 
