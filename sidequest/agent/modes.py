@@ -35,7 +35,14 @@ from sidequest.switching.variants import Variant
 from sidequest.types import AnyArray, Key, Mode
 
 _HEADS = ("extrinsic", "intrinsic", "short", "twin")
-_SOFT_EXPLOIT, _SOFT_EXPLORE = 0.1, 0.4  # the epsilons of XS
+EXPLORE = {
+    "XU": (1.0, "extrinsic"),
+    "XI": (0.0, "intrinsic"),
+    "XS": (0.4, "extrinsic"),
+    "Xγ": (0.0, "short"),
+}
+"""Epsilon and head of the explore modes."""
+_SOFT_EXPLOIT = 0.1  # epsilon of the exploit mode of XS
 
 
 class Head(NamedTuple):
@@ -110,16 +117,10 @@ def modes_of(variant: Variant, heads: tuple[str, ...]) -> Modes:
     missing = set(variant.heads) - set(heads)
     if missing:
         raise ValueError(f"{variant} needs the heads {sorted(missing)}; given are {heads}")
-    if variant.mode == "XS":
-        return Modes(behave(_SOFT_EXPLOIT, "extrinsic"), behave(_SOFT_EXPLORE, "extrinsic"))
     if variant.mode == "XI" and variant.granularity == "step":
         return Modes(behave(0.0, "extrinsic", "intrinsic"), behave(1.0, "extrinsic"))
-    explore = {
-        "XU": behave(1.0, "extrinsic"),
-        "XI": behave(0.0, "intrinsic"),
-        "Xγ": behave(0.0, "short"),
-    }[variant.mode]
-    return Modes(behave(0.0, "extrinsic"), explore)
+    exploit = behave(_SOFT_EXPLOIT if variant.mode == "XS" else 0.0, "extrinsic")
+    return Modes(exploit, behave(*EXPLORE[variant.mode]))
 
 
 def current(modes: Modes, mode: Mode) -> Behaviour:

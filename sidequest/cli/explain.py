@@ -16,7 +16,6 @@ from sidequest.cli.options import Flag, option, refuse
 from sidequest.errors import InvalidRequest
 from sidequest.switching.descriptions import (
     HEADS,
-    MODES,
     PAPER_VARIANTS,
     SIGNALS,
     adapted,
@@ -24,7 +23,7 @@ from sidequest.switching.descriptions import (
     listed,
     summarise,
 )
-from sidequest.switching.variants import EXAMPLE, Variant, parse
+from sidequest.switching.variants import EXAMPLE, MODES, Variant, parse
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -103,7 +102,7 @@ def _catalogue() -> str:
     for place, names in PAPER_VARIANTS.items():
         lines += [place, *(f"  {n:<{width}}{summarise(parse(n))}" for n in names), ""]
     lines += ["From one number to another: a bandit chooses. Exploring means, with"]
-    lines += [f"  {mode:<4}{text}" for mode, text in MODES.items()]
+    lines += [f"  {name:<4}{mode.words}" for name, mode in MODES.items()]
     return "\n".join(lines)
 
 

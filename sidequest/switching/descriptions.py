@@ -2,7 +2,14 @@
 
 from collections.abc import Sequence
 
-from sidequest.switching.variants import PAPER_ARMS, Amount, ArmSets, Variant
+from sidequest.switching.variants import (
+    MODES,
+    PAPER_ARMS,
+    TRIGGERS,
+    Amount,
+    ArmSets,
+    Variant,
+)
 
 
 def _each(modes: str, *granularities: str) -> tuple[str, ...]:
@@ -42,13 +49,6 @@ PAPER_VARIANTS = {
 """Variants by their place in the paper. Where its text leaves a choice open, the name has
 the paper's default: a start in exploit mode, and 10 explore steps."""
 
-MODES = {
-    "XU": "uniformly random actions",
-    "XI": "the greedy actions of a head that learns an intrinsic reward, for novelty",
-    "XS": "epsilon-greedy actions with epsilon 0.4 (exploiting has epsilon 0.1)",
-    "Xγ": "the greedy actions of a head with a shorter discount, 0.97",
-}
-
 HEADS = {
     "extrinsic": "Q-values of the game's own reward",
     "intrinsic": "Q-values of the intrinsic reward",
@@ -62,13 +62,6 @@ SIGNALS = {
     "value": "V(s), the greatest Q-value of the exploit mode",
     "action_mismatch": "how little the best actions of the two heads overlap",
     "value_variance": "how far the Q-values of the two heads lie apart",
-}
-
-_UNCERTAINTIES = {
-    "informed": "the value promise discrepancy (what was promised a few steps ago,"
-    " less what came)",
-    "informed:mismatch": "the action mismatch between two heads",
-    "informed:variance": "the variance of the Q-values between two heads",
 }
 
 _STARTS = {"G": "exploit", "X": "explore"}
@@ -108,10 +101,10 @@ def describe(variant: Variant, arms: ArmSets = PAPER_ARMS) -> list[str]:
 def _mode_sentence(variant: Variant) -> str:
     if _both_rewards(variant):
         return (
-            f"Exploring means {MODES['XU']}; else the agent is greedy on the extrinsic "
-            "and the intrinsic head together."
+            f"Exploring means {MODES['XU'].words}; else the agent is greedy on the "
+            "extrinsic and the intrinsic head together."
         )
-    return f"Exploring means {MODES[variant.mode]}; else the agent exploits."
+    return f"Exploring means {MODES[variant.mode].words}; else the agent exploits."
 
 
 def _both_rewards(variant: Variant) -> bool:
@@ -122,7 +115,7 @@ def _both_rewards(variant: Variant) -> bool:
 def _exploit_sentence(variant: Variant, arms: ArmSets) -> str:
     size = _size(variant, "exploit", arms)
     if variant.informed:
-        uncertainty = _UNCERTAINTIES[str(variant.trigger)]
+        uncertainty = TRIGGERS[str(variant.trigger)].words
         return (
             f"An exploit period tends to end where {uncertainty} is high; homeostasis "
             f"adapts the threshold so that this happens at a rate of {size}."

@@ -26,12 +26,11 @@ from jaxtyping import Array, Bool, Float, Int, Num
 from sidequest.switching import bandits
 from sidequest.switching.bandits import Ended
 from sidequest.switching.controllers import Arm, Ending
-from sidequest.switching.triggers import COIN, COUNTER, INFORMED, NEVER
+from sidequest.switching.triggers import COIN, COUNTER, INFORMED, NEVER, SIGNALS
 from sidequest.switching.variants import (
     PAPER_ARMS,
     RATE_ALLOWED,
     STEPS_ALLOWED,
-    TRIGGERS,
     Amount,
     ArmSets,
     Variant,
@@ -81,16 +80,15 @@ def variant_arrays(variant: Variant, arms: ArmSets = PAPER_ARMS) -> VariantArray
     else:
         kinds = (NEVER, NEVER)
     share = [amount is not None and amount.unit == "share" for amount in (exploit, explore)]
+    signals: list[str | None] = [*SIGNALS]
+    signal = signals.index(variant.trigger) if variant.informed else 0
     return VariantArrays(
         entries=entries,
         in_use=np.array([len(values) for values in rows], np.int32),
         kinds=np.array(kinds, np.int32),
         share=np.array(share),
         symmetric=np.array(symmetric),
-        signal=np.array(
-            TRIGGERS.index(variant.trigger or "informed") - 1 if variant.informed else 0,
-            np.int32,
-        ),
+        signal=np.array(signal, np.int32),
     )
 
 

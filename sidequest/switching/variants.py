@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, NoReturn
 
@@ -27,14 +28,56 @@ STEPS_ALLOWED = (1, 10_000_000)  # a count above 2^24 is not exact in float32
 RATE_ALLOWED = (1e-9, 1.0)
 EXAMPLE = "XU-intra(10,informed,p*,X)"
 
+
+class ExploreMode(NamedTuple):
+    """What exploring does, in words; its numbers are in `agent.modes`."""
+
+    words: str
+    heads: tuple[str, ...] = ()
+    """Heads of the Q-network that it needs beside the extrinsic one."""
+
+
+class Trigger(NamedTuple):
+    """What ends an exploit period, in words; its signal is in `switching.triggers`."""
+
+    words: str = ""
+    heads: tuple[str, ...] = ()
+    """Heads of the Q-network that it needs beside the extrinsic one."""
+    signals: tuple[str, ...] = ()
+    """Fields of `Signals` that it reads."""
+
+
 MODES = {
-    "xu": "XU",
-    "xi": "XI",
-    "xs": "XS",
-    "xγ": "Xγ",
-    "xd": "Xγ",
+    "XU": ExploreMode("uniformly random actions"),
+    "XI": ExploreMode(
+        "the greedy actions of a head that learns an intrinsic reward, for novelty",
+        heads=("intrinsic",),
+    ),
+    "XS": ExploreMode(
+        "epsilon-greedy actions with epsilon 0.4 (exploiting has epsilon 0.1)"
+    ),
+    "Xγ": ExploreMode(
+        "the greedy actions of a head with a shorter discount, 0.97", heads=("short",)
+    ),
 }
-TRIGGERS = ("blind", "informed", "informed:mismatch", "informed:variance")
+TRIGGERS = {
+    "blind": Trigger(),
+    "informed": Trigger(
+        "the value promise discrepancy (what was promised a few steps ago, less what came)",
+        signals=("reward", "discount", "value"),
+    ),
+    "informed:mismatch": Trigger(
+        "the action mismatch between two heads",
+        heads=("twin",),
+        signals=("action_mismatch",),
+    ),
+    "informed:variance": Trigger(
+        "the variance of the Q-values between two heads",
+        heads=("twin",),
+        signals=("value_variance",),
+    ),
+}
+"""Triggers by name, the informed ones in the order of `switching.triggers.SIGNALS`."""
 
 
 class Amount(NamedTuple):
@@ -108,23 +151,13 @@ class Variant:
     @property
     def heads(self) -> tuple[str, ...]:
         """The heads of the Q-network that this variant needs."""
-        heads = ["extrinsic"]
-        if self.mode == "XI":
-            heads.append("intrinsic")
-        if self.mode == "Xγ":
-            heads.append("short")
-        if self.trigger in ("informed:mismatch", "informed:variance"):
-            heads.append("twin")
-        return tuple(heads)
+        trigger = TRIGGERS[self.trigger or "blind"]
+        return ("extrinsic", *MODES[self.mode].heads, *trigger.heads)
 
     @property
     def signals(self) -> tuple[str, ...]:
         """The fields of `Signals` that the trigger reads."""
-        return {
-            "informed": ("reward", "discount", "value"),
-            "informed:mismatch": ("action_mismatch",),
-            "informed:variance": ("value_variance",),
-        }.get(self.trigger or "", ())
+        return TRIGGERS[self.trigger or "blind"].signals
 
     def bandits(self, arms: ArmSets = PAPER_ARMS) -> dict[str, tuple[float, ...]]:
         """Returns the arms of each adapted dimension, by its name; empty if all is fixed.
@@ -183,7 +216,9 @@ class _Reader:
         self.place = 0
 
     def variant(self) -> Variant:
-        mode = MODES[self.word(*MODES, wanted="an explore mode: XU, XI, XS or Xγ (XD)")]
+        typed = {**{mode.lower(): mode for mode in MODES}, "xd": "Xγ"}
+        wanted = f"an explore mode: {_either(MODES)} (XD for Xγ)"
+        mode = typed[self.word(*typed, wanted=wanted)]
         self.word("-", wanted="a hyphen between the explore mode and the granularity")
         level = self.word(
             *("experiment", "episode", "step", "intra"),
@@ -239,11 +274,12 @@ class _Reader:
         return self.amount(("steps", "share"), wanted, example)
 
     def trigger(self, example: str) -> str:
-        wanted = "a trigger: blind, informed, informed:mismatch or informed:variance"
+        wanted = f"a trigger: {_either(TRIGGERS)}"
         trigger = self.word("blind", "informed", wanted=wanted, example=example)
         if trigger == "informed" and self.sees(":"):
             self.word(":")
-            kind = self.word("mismatch", "variance", wanted=wanted, example=example)
+            kinds = [name.partition(":")[2] for name in TRIGGERS if ":" in name]
+            kind = self.word(*kinds, wanted=wanted, example=example)
             trigger = f"informed:{kind}"
         return trigger
 
@@ -318,3 +354,9 @@ class _Reader:
             f"no variant has this name:\n    {shown}\n    {' ' * columns}^\n"
             f"Allowed here: {wanted}.\nA valid name: {example}"
         )
+
+
+def _either(names: Iterable[str]) -> str:
+    """Returns names as text: `a, b or c`."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}"

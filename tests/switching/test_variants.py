@@ -51,7 +51,7 @@ def token_lists(draw, variant_mode):
     explore, n_x = draw(
         steps() | share() | literally("*", Amount("steps")) | literally("=", Amount("same"))
     )
-    trigger = draw(st.sampled_from(TRIGGERS))
+    trigger = draw(st.sampled_from(list(TRIGGERS)))
     amounts = rate() | literally("p*", Amount("rate"))
     if trigger == "blind":
         amounts = amounts | steps() | share() | literally("n*", Amount("steps"))
