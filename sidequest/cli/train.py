@@ -220,10 +220,10 @@ def _read_request(folder: Path) -> Request:
     """Returns one run as its run.json describes it."""
     from sidequest.environments import registry
 
-    spec, said = read_spec(folder), read_run(folder)
+    spec, run = read_spec(folder), read_run(folder)
     registry.check(spec.game)
-    checkpoints = said.get("checkpoints", said.get("saving", {}))
-    return Request([spec], said.get("memory"), Checkpointing(**checkpoints))
+    checkpoints = run.get("checkpoints", run.get("saving", {}))  # its former name
+    return Request([spec], run.get("memory"), Checkpointing(**checkpoints))
 
 
 def _with_checkpoints(request: Request, every: str | None, replay: str | None) -> Request:

@@ -229,7 +229,7 @@ _TRIGGERS = _with_modes(
     "XI",
     *(_HEADLINE, "intra(10,informed:mismatch,p*,X)", "intra(10,informed:variance,p*,X)"),
 )
-# The variant is not named; it is the headline here. XI cuts unless it is told not to.
+# The variant is not named; it is the headline here. XI cuts traces by default.
 _CUTTING = _with_modes("XI", _HEADLINE)
 _NO_CUTTING = (("learning.watkins", False),)
 # "The same 4 experimental settings" are not named. These differ in granularity and trigger,
