@@ -53,6 +53,7 @@ from sidequest.runs.build import (
     IterationRecord,
     RunArrays,
     RunState,
+    build_agent,
     is_key,
     run_arrays,
     strip_weak_types,
@@ -71,7 +72,10 @@ from sidequest.runs.hosted_device import (
     pack,
     pack_timestep,
 )
+from sidequest.runs.memory import describe_replay, refuse_too_large, tiled
+from sidequest.runs.spec import RunSpec
 from sidequest.switching.metacontroller import UPDATE_CHUNK, Episodes
+from sidequest.switching.variants import Variant
 from sidequest.types import Timestep
 
 HOST_COPY = 2 * 10**9
@@ -344,15 +348,40 @@ def _empty_surroundings(agent: Agent, episodes: int, policy, actors):
     return jax.tree.map(jnp.copy, (block, playing))
 
 
-def state_spec(agent: Agent, arrays: RunArrays) -> dict[str, Any]:
-    """Returns the structure of a snapshot's arrays; nothing is computed."""
+class Backend:
+    """Runs on emulators with the same heads; see `trainer.Backend`."""
 
-    def first_block(arrays: RunArrays) -> dict[str, Any]:
-        state = init_state(agent, 0, arrays)
+    memory: int | None
+    parallel: bool = False
+
+    def __init__(
+        self, game: HostedGame, runs: Sequence[RunSpec], memory: int, display: Display
+    ):
+        """Builds the agent; raises `ConfigError` if a run does not fit into memory."""
+        config, variants = runs[0].config, [spec.variant for spec in runs]
+        self.game, self.memory = game, memory
+        self.frames_per_step = game.spec.frames_per_step
+        self.agent = build_agent(config, game.spec, variants, tiled(memory))
+        self.state_spec = state_spec(self.agent, variants[0])
+        state = self.state_spec["run"]._replace(replay=self.state_spec["replay"])
+        refuse_too_large(state, 1, config.replay.capacity, host_copy=HOST_COPY)
+        display.say(describe_replay(self.agent, memory))
+
+    def start(self, points: Sequence[ResumePoint], display: Display) -> "HostedRun":
+        """Starts one run."""
+        (point,) = points
+        return HostedRun(self.agent, self.game, point, display)
+
+
+def state_spec(agent: Agent, variant: Variant) -> dict[str, Any]:
+    """Returns the shapes of a snapshot's arrays; nothing is computed."""
+
+    def first_block() -> dict[str, Any]:
+        state = init_state(agent, 0, run_arrays(variant, 0, agent))
         metrics = agent.learner.no_metrics()
         return _saved(*finish_block(agent, state.run, state.block, metrics))
 
-    return jax.eval_shape(first_block, arrays)
+    return jax.eval_shape(first_block)
 
 
 def _saved(run: RunState, unread: IterationRecord) -> dict[str, Any]:
@@ -371,14 +400,9 @@ class HostedRun:
     resumes_episodes = False
 
     def __init__(
-        self,
-        agent: Agent,
-        game: HostedGame,
-        points: Sequence[ResumePoint],
-        display: Display,
+        self, agent: Agent, game: HostedGame, point: ResumePoint, display: Display
     ):
         """Builds the emulators, and loads the state of the run."""
-        (point,) = points
         spec = point.spec
         episodes = spec.config.evaluation.episodes
         display.say(f"{spec.variant}, seed {spec.seed}")

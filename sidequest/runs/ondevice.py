@@ -36,6 +36,7 @@ from sidequest.runs.build import (
     RunArrays,
     RunState,
     Tail,
+    build_agent,
     empty_tail,
     run_arrays,
     strip_weak_types,
@@ -43,7 +44,10 @@ from sidequest.runs.build import (
 from sidequest.runs.checkpoint import ResumePoint, portable, revive
 from sidequest.runs.display import Display
 from sidequest.runs.evaluation import make_evaluator
+from sidequest.runs.memory import refuse_too_large
+from sidequest.runs.spec import RunSpec
 from sidequest.switching.metacontroller import Episodes, MetaState
+from sidequest.switching.variants import Variant
 from sidequest.types import Key, Timestep
 
 CHUNK_STEPS = 256  # steps of each environment between two returns to the host
@@ -79,13 +83,6 @@ def init_state(
         replay=agent.replay.init(),
         tail=empty_tail(agent),
     )
-
-
-def state_spec(
-    agent: Agent, environment: CompiledEnvironment, arrays: RunArrays
-) -> dict[str, Any]:
-    """Returns the structure of a snapshot's arrays; nothing is computed."""
-    return {"run": jax.eval_shape(partial(init_state, agent, environment), arrays)}
 
 
 def iterate(
@@ -297,6 +294,37 @@ def _is_cpu(mesh: Mesh) -> bool:
 def take_run(stacked, run: int | Int[Array, ""]):
     """Returns one run's part of a tree of all."""
     return jax.tree.map(lambda leaf: leaf[run], stacked)
+
+
+class Backend:
+    """Runs of a compiled game with the same heads; see `trainer.Backend`."""
+
+    memory: int | None = None
+    parallel: bool = True
+
+    def __init__(self, environment: CompiledEnvironment, runs: Sequence[RunSpec]):
+        """Builds the agent; raises `ConfigError` if the runs do not fit into memory."""
+        config, variants = runs[0].config, [spec.variant for spec in runs]
+        self.environment = environment
+        self.frames_per_step = environment.spec.frames_per_step
+        self.agent = build_agent(config, environment.spec, variants)
+        state = state_spec(self.agent, environment, variants[0])
+        self.state_spec: dict[str, Any] = {"run": state}
+        devices = make_mesh(len(runs), sharded=len(runs) > 1).size
+        refuse_too_large(state, len(runs), config.replay.capacity, devices=devices)
+
+    def start(self, points: Sequence[ResumePoint], display: Display) -> "Population":
+        """Starts runs that are equally far."""
+        return Population(self.agent, self.environment, points, display)
+
+
+def state_spec(
+    agent: Agent, environment: CompiledEnvironment, variant: Variant
+) -> RunState:
+    """Returns the shapes of a run's state; nothing is computed."""
+    return jax.eval_shape(
+        lambda: init_state(agent, environment, run_arrays(variant, 0, agent))
+    )
 
 
 class Population:

@@ -1,9 +1,9 @@
 """Arrays on disk in `.npz` shards: streamed, hashed, and read with suspicion.
 
-An array that is large is written in pieces of whole rows, and pieces of zeros are left out:
-replay is empty at first. So an array on a device is never in host memory as a whole, and
-several threads pack shards at a time. Integers are deflated (frames and their tiles shrink
-to a fraction); floating-point numbers, which hardly shrink, are not.
+A large array is written in pieces of whole rows, and pieces of zeros are left out: replay
+is empty at first. So an array on a device is never in host memory as a whole, and several
+threads pack shards at a time. Integers are deflated (frames and their tiles shrink to a
+fraction); floating-point numbers, which hardly shrink, are not.
 
 What is read may come from a stranger. Nothing is unpickled, names in a file are never used
 as paths, and an array is read only if the file says the shape, type and size that the
@@ -32,21 +32,20 @@ PIECE = 32 * 2**20
 """Bytes of an array that are moved at a time."""
 SHARD = 128 * 2**20
 """Bytes of arrays in one file."""
-PACKERS = 8
+_PACKERS = 8
 """Threads that deflate, at most."""
-HEADER = 1_024
+_HEADER = 1_024
 """Bytes that the header of an array may have."""
-SUFFIX = ".npy"
-UNREADABLE = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError)
+_UNREADABLE = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError)
 """What reading an archive may raise, whatever was done to it."""
 
 
 class Damaged(Exception):
-    """A file is not what was written, or not what can be used."""
+    """A file is not what was written, or cannot be used."""
 
 
-class Piece(NamedTuple):
-    """Rows of one array, and where they are: entry `{leaf}-{start}` of a shard."""
+class _Piece(NamedTuple):
+    """Rows of one array, and where they are: entry `{leaf}-{start}.npy` of a shard."""
 
     leaf: int
     start: int
@@ -54,7 +53,7 @@ class Piece(NamedTuple):
 
     @property
     def entry(self) -> str:
-        return f"{self.leaf}-{self.start}{SUFFIX}"
+        return f"{self.leaf}-{self.start}.npy"
 
 
 class FileNote(NamedTuple):
@@ -69,45 +68,45 @@ def write_arrays(folder: Path, arrays: Iterable[Any]) -> dict[str, FileNote]:
     """Writes arrays, of NumPy or of a device, into shards; returns what was written."""
     notes: dict[str, FileNote] = {}
     waiting: deque = deque()
-    packers = min(PACKERS, os.cpu_count() or 1)
+    packers = min(_PACKERS, os.cpu_count() or 1)
     with ThreadPoolExecutor(packers) as pool:
-        for number, contents in enumerate(in_shards(pieces_of(arrays))):
+        for number, contents in enumerate(_shards(_pieces(arrays))):
             if len(waiting) >= packers:
                 notes |= waiting.popleft().result()
             path = folder / f"shard-{number:04}.npz"
-            waiting.append(pool.submit(write_shard, path, contents))
+            waiting.append(pool.submit(_write_shard, path, contents))
         for writing in waiting:
             notes |= writing.result()
     return notes
 
 
-def pieces_of(arrays: Iterable[Any]) -> Iterator[tuple[Piece, np.ndarray]]:
+def _pieces(arrays: Iterable[Any]) -> Iterator[tuple[_Piece, np.ndarray]]:
     """Cuts arrays into pieces, and leaves out those that are zero."""
     for leaf, array in enumerate(arrays):
-        for start, stop in cuts(array.shape, array.dtype.itemsize):
-            rows = take(array, start, stop)
+        for start, stop in _cuts(array.shape, array.dtype.itemsize):
+            rows = _take(array, start, stop)
             if rows.reshape(-1).view(np.uint8).any():
-                yield Piece(leaf, start, stop), rows
+                yield _Piece(leaf, start, stop), rows
 
 
-def cuts(shape: tuple[int, ...], itemsize: int) -> Iterator[tuple[int, int]]:
-    """Rows (start, stop) of each piece of an array; a scalar has one row."""
+def _cuts(shape: tuple[int, ...], itemsize: int) -> Iterator[tuple[int, int]]:
+    """Yields the first and last row of each piece of an array; a scalar has one row."""
     rows = shape[0] if shape else 1
-    row_bytes = max(1, itemsize * int(np.prod(shape[1:], dtype=np.int64)))
+    row_bytes = max(1, itemsize * math.prod(shape[1:]))
     step = max(1, PIECE // row_bytes)
     for start in range(0, rows, step):
         yield start, min(start + step, rows)
 
 
-def take(array: Any, start: int, stop: int) -> np.ndarray:
-    """Some rows on the host; of a device's array nothing else is copied."""
+def _take(array: Any, start: int, stop: int) -> np.ndarray:
+    """Returns some rows on the host; of a device's array nothing else is copied."""
     if array.ndim == 0 or (start == 0 and stop == array.shape[0]):
         rows = np.asarray(array)
     elif isinstance(array, np.ndarray):
         rows = array[start:stop]
     else:
         rows = np.asarray(_rows(array, start, stop - start))
-    return np.ascontiguousarray(rows).reshape(rows.shape).view(storable(rows.dtype))
+    return np.ascontiguousarray(rows).reshape(rows.shape).view(_storable(rows.dtype))
 
 
 @partial(jax.jit, static_argnums=2)
@@ -120,20 +119,15 @@ def _put_rows(array, rows, start):
     return jax.lax.dynamic_update_slice_in_dim(array, rows, start, axis=0)
 
 
-def as_bytes(rows: np.ndarray) -> memoryview:
-    """The memory of an array, not a copy of it."""
-    flat: Any = rows.reshape(-1).view(np.uint8)
-    return memoryview(flat)
-
-
-def storable(dtype: np.dtype) -> np.dtype:
-    """Types that NumPy does not know by itself, such as bfloat16, as unsigned integers."""
+def _storable(dtype: np.dtype) -> np.dtype:
+    """Returns unsigned integers for types that NumPy itself lacks, such as bfloat16."""
     return dtype if dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}")
 
 
-def in_shards(
-    pieces: Iterable[tuple[Piece, np.ndarray]],
-) -> Iterator[list[tuple[Piece, np.ndarray]]]:
+def _shards(
+    pieces: Iterable[tuple[_Piece, np.ndarray]],
+) -> Iterator[list[tuple[_Piece, np.ndarray]]]:
+    """Yields the pieces of one file after the other."""
     shard, size = [], 0
     for piece, rows in pieces:
         if shard and size + rows.nbytes > SHARD:
@@ -145,7 +139,7 @@ def in_shards(
         yield shard
 
 
-class _Hashing(io.RawIOBase):
+class _HashingFile(io.RawIOBase):
     """A file that can only be appended to, and takes the digest of what it is given."""
 
     def __init__(self, file: io.BufferedWriter):
@@ -160,12 +154,12 @@ class _Hashing(io.RawIOBase):
         self.file.flush()
 
 
-def write_shard(
-    path: Path, contents: list[tuple[Piece, np.ndarray]]
+def _write_shard(
+    path: Path, contents: list[tuple[_Piece, np.ndarray]]
 ) -> dict[str, FileNote]:
     """Writes one file and syncs it to disk; the same contents give the same bytes."""
     with path.open("wb") as file:
-        hashing = _Hashing(file)
+        hashing = _HashingFile(file)
         with zipfile.ZipFile(hashing, "w", compresslevel=1) as shard:
             for piece, rows in contents:
                 deflate = rows.dtype.kind in "iub"
@@ -173,7 +167,7 @@ def write_shard(
                 with shard.open(piece.entry, "w", force_zip64=True) as entry:
                     header = npy.header_data_from_array_1_0(rows)
                     npy.write_array_header_1_0(entry, header)
-                    entry.write(as_bytes(rows))
+                    entry.write(rows.reshape(-1).view(np.uint8).data)
         file.flush()
         os.fsync(file.fileno())
     pieces = [list(piece) for piece, _ in contents]
@@ -202,24 +196,29 @@ def read_arrays(
     """Reads arrays by their numbers.
 
     Args:
-        folder: Of files that `verify` has found as they were written.
+        folder: Folder of files that `verify` has accepted.
         wanted: Number of an array -> its shape and dtype.
         on_device: Arrays of the device, moved there piece by piece, instead of NumPy's.
     """
     arrays: dict[int, Any] = {
-        leaf: (jnp if on_device else np).zeros(like.shape, like.dtype)
-        for leaf, like in wanted.items()
+        leaf: (jnp if on_device else np).zeros(spec.shape, spec.dtype)
+        for leaf, spec in wanted.items()
     }
     for name, note in notes.items():
-        with _open_shard(folder / name, note) as shard:
-            for piece in (Piece(*numbers) for numbers in note.pieces):
+        try:
+            shard = zipfile.ZipFile(folder / name)
+        except _UNREADABLE as error:
+            raise Damaged(f"{name} is no archive: {error}") from None
+        with shard:
+            for piece in (_Piece(*numbers) for numbers in note.pieces):
                 if piece.leaf in wanted:
-                    rows = read_piece(shard, piece, wanted[piece.leaf])
+                    rows = _read_piece(shard, piece, wanted[piece.leaf])
                     arrays[piece.leaf] = _put(arrays[piece.leaf], piece, rows)
     return arrays
 
 
-def _put(array: Any, piece: Piece, rows: np.ndarray) -> Any:
+def _put(array: Any, piece: _Piece, rows: np.ndarray) -> Any:
+    """Writes a piece into an array, in place where that is possible."""
     if array.ndim == 0 or (piece.start, piece.stop) == (0, array.shape[0]):
         return rows if isinstance(array, np.ndarray) else jnp.asarray(rows)
     if isinstance(array, np.ndarray):
@@ -228,60 +227,31 @@ def _put(array: Any, piece: Piece, rows: np.ndarray) -> Any:
     return _put_rows(array, rows, piece.start)
 
 
-def _open_shard(path: Path, note: FileNote) -> zipfile.ZipFile:
-    try:
-        shard = zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
-        raise Damaged(f"{path.name} is no archive: {error}") from None
-    entries = [info.filename for info in shard.infolist()]
-    if entries != [Piece(*numbers).entry for numbers in note.pieces]:
-        shard.close()
-        raise Damaged(f"{path.name} does not hold what its manifest lists")
-    return shard
-
-
-def read_piece(shard: zipfile.ZipFile, piece: Piece, like: Any) -> np.ndarray:
-    """One piece of an array that is like `like`."""
-    if (piece.start, piece.stop) not in set(cuts(like.shape, like.dtype.itemsize)):
+def _read_piece(shard: zipfile.ZipFile, piece: _Piece, spec: Any) -> np.ndarray:
+    """Reads one piece of an array of this shape and dtype."""
+    if (piece.start, piece.stop) not in set(_cuts(spec.shape, spec.dtype.itemsize)):
         raise Damaged(f"{piece.entry} has rows that the array does not have")
-    shape = (piece.stop - piece.start, *like.shape[1:]) if like.shape else ()
-    return read_entry(shard, piece.entry, jax.ShapeDtypeStruct(shape, like.dtype))
+    shape = (piece.stop - piece.start, *spec.shape[1:]) if spec.shape else ()
+    return read_entry(shard, piece.entry, jax.ShapeDtypeStruct(shape, spec.dtype))
 
 
-def read_entry(shard: zipfile.ZipFile, name: str, like: Any) -> np.ndarray:
-    """An array of the expected shape, type and size; all three are checked first."""
+def read_entry(shard: zipfile.ZipFile, name: str, spec: Any) -> np.ndarray:
+    """Reads an array whose shape, type and size are as expected; checks them first."""
+    dtype = _storable(np.dtype(spec.dtype))
+    size = math.prod(spec.shape) * dtype.itemsize
     try:
-        info = shard.getinfo(name)
+        with shard.open(name) as entry:
+            npy.read_magic(entry)
+            found = npy.read_array_header_1_0(entry, max_header_size=_HEADER)
+            if found != (spec.shape, False, dtype):
+                raise Damaged(
+                    f"{name} is {found[2]}{found[0]}, expected {dtype}{spec.shape}"
+                )
+            data = entry.read(size + 1)  # to the end, where the archive's sum is checked
     except KeyError:
         raise Damaged(f"it lacks {name}") from None
-    dtype = storable(np.dtype(like.dtype))
-    size = math.prod(like.shape) * dtype.itemsize
-    try:
-        with shard.open(info) as entry:
-            npy.read_magic(entry)
-            found = npy.read_array_header_1_0(entry, max_header_size=HEADER)
-            if found != (like.shape, False, dtype):
-                raise Damaged(
-                    f"{name} is {found[2]}{found[0]}, expected {dtype}{like.shape}"
-                )
-            if not size < info.file_size <= size + HEADER:
-                raise Damaged(f"{name} would have {info.file_size} bytes, not {size}")
-            rows = np.empty(like.shape, dtype)
-            _fill(entry, rows)
-    except UNREADABLE as error:
+    except _UNREADABLE as error:
         raise Damaged(f"{name} cannot be read: {error}") from None
-    return rows.view(like.dtype)
-
-
-def _fill(entry, rows: np.ndarray) -> None:
-    """Reads exactly as many bytes as the rows have."""
-    target = as_bytes(rows)
-    done = 0
-    while done < len(target):
-        block = entry.read(min(len(target) - done, 2**20))
-        if not block:
-            raise EOFError("it is cut short")
-        target[done : done + len(block)] = block
-        done += len(block)
-    if entry.read(1):  # reading to the end also checks the archive's own sum
-        raise ValueError("it goes on after its end")
+    if len(data) != size:
+        raise Damaged(f"{name} does not have {size} bytes")
+    return np.frombuffer(data, dtype).reshape(spec.shape).view(spec.dtype)

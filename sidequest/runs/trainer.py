@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ import numpy as np
 
 from sidequest.config import check
 from sidequest.environments import registry
-from sidequest.environments.base import CompiledEnvironment, HostedGame
+from sidequest.environments.base import CompiledEnvironment
 from sidequest.errors import (
     ConfigError,
     Diverged,
@@ -37,9 +37,8 @@ from sidequest.records import (
     read_run,
     write_json,
 )
-from sidequest.replay.store import raw_store
 from sidequest.runs import checkpoint, hosted, ondevice
-from sidequest.runs.build import Agent, Chunk, build_agent, make_pace, run_arrays
+from sidequest.runs.build import Agent, Chunk
 from sidequest.runs.checkpoint import (
     CheckpointWriter,
     ResumePoint,
@@ -47,7 +46,7 @@ from sidequest.runs.checkpoint import (
     find_resume_point,
 )
 from sidequest.runs.display import Display, Progress, ProgressMeter
-from sidequest.runs.memory import describe_replay, refuse_too_large, replay_memory, tiled
+from sidequest.runs.memory import replay_memory
 from sidequest.runs.process import StopSignal, lock_folders
 from sidequest.runs.spec import (
     DEFAULT_CHECKPOINTS,
@@ -63,8 +62,6 @@ _TOLERATED = 2
 """Updates in a row that may be skipped because they were not finite."""
 _MACHINE = ("versions", "python", "cores", "device")
 """What may change when a run resumes, though the last bits may change too."""
-
-Environment = CompiledEnvironment | HostedGame
 
 
 @runtime_checkable
@@ -100,6 +97,24 @@ class Runtime(Protocol):
         ...
 
 
+@runtime_checkable
+class Backend(Protocol):
+    """What runs with the same heads share, and where they train."""
+
+    agent: Agent
+    state_spec: dict[str, Any]
+    """Shapes of one run's state, as in checkpoints."""
+    memory: int | None
+    """Bytes for the frames in replay, on emulators."""
+    parallel: bool
+    """Whether runs train side by side; else in turn, with their state on the device."""
+    frames_per_step: int
+
+    def start(self, points: Sequence[ResumePoint], display: Display) -> Runtime:
+        """Starts runs that are equally far."""
+        ...
+
+
 def run(
     runs: Sequence[RunSpec],
     display: Display,
@@ -121,30 +136,23 @@ def run(
     runs = [spec for spec in runs if not is_finished(spec)]
     if not runs:
         return
-    environment = registry.make(runs[0].game)
-    if isinstance(environment, HostedGame):
-        variants = [spec.variant for spec in runs]
-        memory = replay_memory(runs[0].config, environment.spec, variants, memory)
-    else:
-        memory = None
     groups = _group_by_heads(runs)
-    setups = [_set_up(environment, group, memory, display) for group in groups]
+    backends = _make_backends(groups, memory, display)
     folders = [spec.folder for spec in runs]
     with lock_folders(folders), StopSignal(display.say) as stop, _explain_failures(runs):
         # Another process may have finished some before they were locked.
         groups = [[spec for spec in group if not is_finished(spec)] for group in groups]
-        for group in groups:
+        for backend, group in zip(backends, groups, strict=True):
             for spec in group:
-                _create_folder(spec, memory, checkpoints, sharded=len(group) > 1)
-        for setup, group in zip(setups, groups, strict=True):
-            together = isinstance(environment, CompiledEnvironment)
-            for batch in [group] if together else [[spec] for spec in group]:
-                for points in _resume_points(setup, batch, display):
-                    _train(setup, points, display, checkpoints, stop)
+                _create_folder(spec, backend, checkpoints, sharded=len(group) > 1)
+        for backend, group in zip(backends, groups, strict=True):
+            for batch in [group] if backend.parallel else [[spec] for spec in group]:
+                for points in _resume_points(backend, batch, display):
+                    _train(backend, points, display, checkpoints, stop)
 
 
 def _train(
-    setup: "_Setup",
+    backend: Backend,
     points: Sequence[ResumePoint],
     display: Display,
     checkpoints: Checkpointing,
@@ -155,8 +163,8 @@ def _train(
     folders = [point.spec.folder for point in points]
     every, resumed_at = checkpoints.interval(total), points[0].frames
     with (
-        closing(_GroupLog(setup, points, display)) as log,
-        closing(_start_runtime(setup, points, display)) as runtime,
+        closing(_GroupLog(backend, points, display)) as log,
+        closing(backend.start(points, display)) as runtime,
         CheckpointWriter(folders, every, display, resumed_at) as writer,
     ):
         log.restore(points, runtime.resumes_episodes)
@@ -196,49 +204,23 @@ def _finish(log: "_GroupLog", runtime: Runtime) -> None:
         shutil.rmtree(recorder.folder / checkpoint.FOLDER, ignore_errors=True)
 
 
-def _start_runtime(
-    setup: "_Setup", points: Sequence[ResumePoint], display: Display
-) -> Runtime:
-    """Starts runs where they belong, at their resume points."""
-    if isinstance(setup.environment, CompiledEnvironment):
-        return ondevice.Population(setup.agent, setup.environment, points, display)
-    return hosted.HostedRun(setup.agent, setup.environment, points, display)
+def _make_backends(
+    groups: Sequence[Sequence[RunSpec]], memory: int | None, display: Display
+) -> Sequence[Backend]:
+    """Builds an agent for each group of runs; raises `ConfigError` if that does not fit.
 
-
-class _Setup(NamedTuple):
-    """What runs with the same heads share."""
-
-    environment: Environment
-    agent: Agent
-    state_spec: dict[str, Any]
-    """Shapes of one run's state, as in checkpoints."""
-
-
-def _set_up(
-    environment: Environment, runs: Sequence[RunSpec], memory: int | None, display: Display
-) -> _Setup:
-    """Builds the agent; raises `ConfigError` if sizes do not go together, or do not fit."""
-    config, variants = runs[0].config, [spec.variant for spec in runs]
+    This is the only place where compiled games and games on emulators differ.
+    """
+    first = groups[0][0]
+    environment = registry.make(first.game)
     try:
-        store = raw_store if memory is None else tiled(memory)
-        agent = build_agent(config, environment.spec, variants, store)
-        # Shapes alone: even what sets one run apart from another is not computed.
-        first = jax.eval_shape(lambda: run_arrays(runs[0].variant, runs[0].seed, agent))
         if isinstance(environment, CompiledEnvironment):
-            state_spec = ondevice.state_spec(agent, environment, first)
-        else:
-            state_spec = hosted.state_spec(agent, first)
+            return [ondevice.Backend(environment, group) for group in groups]
+        variants = [spec.variant for group in groups for spec in group]
+        memory = replay_memory(first.config, environment.spec, variants, memory)
+        return [hosted.Backend(environment, group, memory, display) for group in groups]
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    state: Any = state_spec["run"]
-    if isinstance(environment, CompiledEnvironment):
-        devices = ondevice.make_mesh(len(runs), len(runs) > 1).size
-        refuse_too_large(state, len(runs), config.replay.capacity, devices=devices)
-    else:
-        state = state._replace(replay=state_spec["replay"])
-        refuse_too_large(state, 1, config.replay.capacity, host_copy=hosted.HOST_COPY)
-        display.say(describe_replay(agent, memory or 0))
-    return _Setup(environment, agent, state_spec)
 
 
 def _group_by_heads(runs: Sequence[RunSpec]) -> list[list[RunSpec]]:
@@ -250,7 +232,7 @@ def _group_by_heads(runs: Sequence[RunSpec]) -> list[list[RunSpec]]:
 
 
 def _resume_points(
-    setup: _Setup, runs: Sequence[RunSpec], display: Display
+    backend: Backend, runs: Sequence[RunSpec], display: Display
 ) -> list[list[ResumePoint]]:
     """Returns groups of runs that are equally far and have one program; the most advanced
     first."""
@@ -258,9 +240,9 @@ def _resume_points(
     for spec in runs:
         point = find_resume_point(
             spec,
-            setup.state_spec,
+            backend.state_spec,
             display.say,
-            on_device=isinstance(setup.environment, HostedGame),
+            on_device=not backend.parallel,
             sharded=bool(read_run(spec.folder).get("sharded")),
         )
         groups.setdefault((point.frames, point.sharded), []).append(point)
@@ -268,7 +250,7 @@ def _resume_points(
 
 
 def _create_folder(
-    spec: RunSpec, memory: int | None, checkpoints: Checkpointing, sharded: bool
+    spec: RunSpec, backend: Backend, checkpoints: Checkpointing, sharded: bool
 ) -> None:
     """Writes run.json unless it is there, so that every run can be resumed from now on."""
     if not (spec.folder / RUN_FILE).exists():
@@ -278,8 +260,8 @@ def _create_folder(
             "seed": spec.seed,
             "frames": spec.frames,
             "config": dataclasses.asdict(spec.config),
-            "pace": make_pace(spec.config)._asdict(),
-            "memory": memory,
+            "pace": backend.agent.pace._asdict(),
+            "memory": backend.memory,
             "checkpoints": checkpoints._asdict(),
             "sharded": sharded,
             **_describe_machine(),
@@ -320,12 +302,12 @@ def _open_recorder(point: ResumePoint, say: Callable[[str], None]) -> Recorder:
 class _GroupLog:
     """The host's side of runs that train together: their tables and their progress."""
 
-    def __init__(self, setup: _Setup, points: Sequence[ResumePoint], display: Display):
+    def __init__(self, backend: Backend, points: Sequence[ResumePoint], display: Display):
         self.specs = [point.spec for point in points]
         config, total = self.specs[0].config, self.specs[0].frames
-        agent = setup.agent
+        agent = backend.agent
         self._streams = agent.streams
-        self._frames_per_step = setup.environment.spec.frames_per_step
+        self._frames_per_step = backend.frames_per_step
         interval = total // config.evaluation.traces
         self._logs = [
             RunLog(spec.variant, agent.arms, agent.heads, interval) for spec in self.specs

@@ -258,12 +258,12 @@ def test_checkpoints_keep_parameters_where_they_are_looked_for():
         return {jax.tree_util.keystr(where) for where, _ in leaves}
 
     loop = make_loop(bargains(), "XU-step-level-0.1")
-    arrays = loop.arrays("XU-step-level-0.1", 0)
-    compiled = ondevice.state_spec(loop.agent, loop.environment, arrays)
-    tiles = build_agent(TINY_FRAMES, Drawn.spec, [parse("XU-step-level-0.1")], tiled(10**8))
+    variant = parse("XU-step-level-0.1")
+    compiled = {"run": ondevice.state_spec(loop.agent, loop.environment, variant)}
+    tiles = build_agent(TINY_FRAMES, Drawn.spec, [variant], tiled(10**8))
     own = {checkpoint.LEARNER + path for path in paths(compiled["run"].learner.q_function)}
     assert own <= paths(compiled)
-    assert own <= paths(hosted.state_spec(tiles, arrays))
+    assert own <= paths(hosted.state_spec(tiles, variant))
 
 
 def test_a_run_that_goes_on_is_played_by_its_newest_checkpoint(tmp_path):
