@@ -2,15 +2,13 @@
 
 import pytest
 
-from tests.reliability import child
-from tests.reliability.harness import OPTIONS, results
+from sidequest.runs.spec import Checkpointing
+from tests.reliability.harness import CHUNK, PROCESS_CHUNKS, results, run, specs
 
 
 @pytest.fixture(scope="session")
 def uninterrupted_process(tmp_path_factory):
-    """What the command leaves behind if nothing happens to it."""
-    folder = tmp_path_factory.mktemp("process")
-    process = child.start("train", *OPTIONS, "--out", str(folder))
-    _, said = process.communicate()
-    assert process.returncode == 0, said
-    return [results(path.parent) for path in sorted(folder.rglob("run.json"))]
+    """What the command leaves behind if nothing happens to it: the same as in here."""
+    (one,) = specs(tmp_path_factory.mktemp("process"), 0)
+    run([one], chunks=PROCESS_CHUNKS, checkpoints=Checkpointing(10 * CHUNK))
+    return [results(one.folder)]

@@ -3,13 +3,16 @@
 import os
 import signal
 import threading
+from functools import partial, partialmethod
 from pathlib import Path
+from unittest.mock import patch
 
 from sidequest.config import SMALL, change, flatten
 from sidequest.environments import registry
 from sidequest.records import TABLES
 from sidequest.runs import checkpoint, trainer
-from sidequest.runs.spec import Checkpointing, RunSpec
+from sidequest.runs.ondevice import Population
+from sidequest.runs.spec import DEFAULT_CHECKPOINTS, Checkpointing, RunSpec
 from sidequest.switching.variants import parse
 from tests.runs.tiny import TINY, bargains
 
@@ -17,6 +20,7 @@ VARIANT = "XU-intra(*,informed,p*,X)"
 GAME = "tests:bargains"
 CHUNK = 256 * 4
 CHUNKS = 6
+PROCESS_CHUNKS = 24
 CONFIG = change(
     TINY,
     **{
@@ -30,7 +34,7 @@ EVERY_CHUNK = Checkpointing(every=CHUNK)
 
 OPTIONS = [
     # The same for the command: its programs are those of the tests in this process.
-    *(VARIANT, "--game", GAME, "--frames", str(24 * CHUNK), "--quiet"),
+    *(VARIANT, "--game", GAME, "--frames", str(PROCESS_CHUNKS * CHUNK), "--quiet"),
     *("--checkpoint-every", str(4 * CHUNK)),
 ]
 for setting, value in flatten(CONFIG).items():
@@ -79,10 +83,32 @@ def run(
 ):
     """Trains for some chunks; returns what was said."""
     watcher = watcher or Watcher()
-    registry._registered[GAME] = game or bargains
     runs = [one._replace(config=config, frames=chunks * CHUNK) for one in runs]
-    trainer.run(runs, watcher, checkpoints=checkpoints)
+    train(runs, watcher, checkpoints, game)
     return watcher
+
+
+def train(runs, watcher, checkpoints=DEFAULT_CHECKPOINTS, game=None):
+    """Trains as `trainer.run` does, but compiles each program once for all tests."""
+    registry._registered[GAME] = game or bargains
+    key = repr(runs[0].config), game
+    compile_once = partial(_compile_once, key, Population._compile)
+    with patch.object(Population, "_compile", partialmethod(compile_once)):
+        trainer.run(runs, watcher, checkpoints=checkpoints)
+
+
+_programs: dict[tuple, tuple] = {}
+
+
+def _compile_once(key, compile, population, episodes):
+    """Compiles for all tests with the same game and config. A program takes only arrays of
+    the types that it was compiled for, so it still notices a state that is restored badly.
+    """
+    key = *key, population._agent.heads, population._mesh
+    if key not in _programs:
+        compile(population, episodes)
+        _programs[key] = population._chunk, population._evaluate_batch
+    population._chunk, population._evaluate_batch = _programs[key]
 
 
 def results(folder: Path) -> dict[str, bytes]:

@@ -9,9 +9,17 @@ from sidequest.errors import Interrupted
 from sidequest.records import Recorder, read_run
 from sidequest.runs import checkpoint
 from sidequest.runs.ondevice import Population
-from sidequest.runs.spec import Checkpointing
+from sidequest.runs.spec import Checkpointing, read_spec
 from tests.reliability import child
-from tests.reliability.harness import CHUNK, OPTIONS, Watcher, results, run, specs
+from tests.reliability.harness import (
+    CHUNK,
+    OPTIONS,
+    PROCESS_CHUNKS,
+    Watcher,
+    results,
+    run,
+    specs,
+)
 
 
 @pytest.fixture(scope="module")
@@ -119,11 +127,9 @@ def stop_and_resume(folder, stops):
         if not left:
             break
         arguments = ["train", "--resume", *left, "--quiet"]
-    while left := child.unfinished(folder):
-        process = child.start("train", "--resume", *left, "--quiet")
-        _, said = process.communicate()
-        assert process.returncode == 0, said
-    return codes, [results(path.parent) for path in sorted(folder.rglob("run.json"))]
+    (path,) = folder.rglob("run.json")
+    run([read_spec(path.parent)], chunks=PROCESS_CHUNKS)
+    return codes, [results(path.parent)]
 
 
 def test_cases_05_and_07_killed_and_then_terminated(uninterrupted_process, tmp_path):

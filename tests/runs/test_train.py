@@ -11,48 +11,27 @@ import pytest
 
 from sidequest import records
 from sidequest.config import change, from_dict
-from sidequest.environments import registry
 from sidequest.records import read_run, read_table
-from sidequest.runs import checkpoint, trainer
+from sidequest.runs import checkpoint
 from sidequest.runs.build import EVALUATION, make_q_function
 from sidequest.runs.evaluation import make_evaluator
 from sidequest.runs.spec import RunSpec, folder_name
 from sidequest.switching.variants import parse
-from tests.runs.tiny import TINY, bargains
+from tests.reliability.harness import CHUNK, CONFIG, GAME, Watcher, train
+from tests.runs.tiny import bargains
 
 VARIANT = parse("XU-intra(*,informed,p*,X)")
-GAME = "tests:bargains"
-CHUNK = 256 * 4  # frames of a chunk: steps of each of the 4 streams
 FRAMES = 3 * CHUNK - 100  # whole chunks are played, so three
-CONFIG = change(
-    TINY,
-    **{"evaluation.interval": 1_500, "evaluation.episodes": 6, "evaluation.traces": 10},
-)
 SEEDS = {"one": 0, "same": 0, "other": 1}
-
-
-class Watcher:
-    def __init__(self):
-        self.said, self.shown = [], []
-
-    def say(self, text):
-        self.said.append(text)
-
-    def count(self, text, done, of):
-        self.said.append(text)
-
-    def show(self, progress):
-        self.shown.append(progress)
 
 
 def run(folder):
     watcher = Watcher()
-    registry._registered[GAME] = bargains
     runs = [
         RunSpec(VARIANT, GAME, seed, folder / name, CONFIG, FRAMES)
         for name, seed in SEEDS.items()
     ]
-    trainer.run(runs, watcher)
+    train(runs, watcher)
     return watcher
 
 
@@ -128,7 +107,7 @@ def test_episodes_are_all_there(trained):
 def test_evaluations_come_at_the_asked_cadence_and_at_the_end(trained):
     folder, _ = trained
     frames = read_table(folder / "one", "evaluations")["frames"].to_list()
-    assert frames == [2 * CHUNK] * 6 + [3 * CHUNK] * 6
+    assert frames == [2 * CHUNK] * 4 + [3 * CHUNK] * 4
 
 
 def test_tables_with_a_cadence_have_a_row_a_chunk(trained):
@@ -153,7 +132,7 @@ def test_tables_with_a_cadence_have_a_row_a_chunk(trained):
 def test_traces_are_whole_episodes(trained):
     folder, _ = trained
     traces = read_table(folder / "one", "traces")
-    assert 8 <= traces.height <= 11
+    assert 16 <= traces.height <= 21
     episodes = read_table(folder / "one", "episodes").filter(stream=0)
     for row in traces.iter_rows(named=True):
         own = episodes.filter(frames=row["frames"]).row(0, named=True)
@@ -178,14 +157,14 @@ def test_parameters_load_and_play_as_before(trained):
     like = jax.eval_shape(
         lambda: make_q_function(CONFIG, environment.spec, 1, jax.random.key(0))
     )
-    evaluate = jax.jit(make_evaluator(environment, 6))
+    evaluate = jax.jit(make_evaluator(environment, 4))
     for name, seed in SEEDS.items():
         network = checkpoint.load(folder / name / checkpoint.PARAMETERS, like)
         key = jax.random.fold_in(jax.random.key(seed), EVALUATION)
         scores = evaluate(jax.random.fold_in(key, 3 * CHUNK // (4 * 8)), network)
-        rows = read_table(folder / name, "evaluations").tail(6)
+        rows = read_table(folder / name, "evaluations").tail(4)
         np.testing.assert_allclose(scores.episode_return, rows["return"], rtol=1e-5)
-        assert len(set(rows["return"])) == 6
+        assert len(set(rows["return"])) == 4
         assert scores.length.tolist() == rows["length"].to_list()
 
 

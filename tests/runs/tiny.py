@@ -39,6 +39,11 @@ TINY = change(
 )
 
 
+class Bargain(NamedTuple):
+    offers: jax.Array
+    step: jax.Array
+
+
 def bargains() -> CompiledEnvironment:
     """Two offers are shown, the action takes one of them; no two episodes are alike.
 
@@ -46,17 +51,13 @@ def bargains() -> CompiledEnvironment:
     """
     spec = EnvironmentSpec("bargains", (2,), np.dtype(np.float32), 2, max_steps=12)
 
-    class State(NamedTuple):
-        offers: jax.Array
-        step: jax.Array
-
     def reset(key):
         offers = jax.random.normal(key, (2,))
-        return State(offers, jnp.int32(0)), offers
+        return Bargain(offers, jnp.int32(0)), offers
 
     def step(key, state, action):
         end_key, offer_key = jax.random.split(key)
-        following = State(jax.random.normal(offer_key, (2,)), state.step + 1)
+        following = Bargain(jax.random.normal(offer_key, (2,)), state.step + 1)
         over = jax.random.bernoulli(end_key, 0.25)
         return (
             following,
