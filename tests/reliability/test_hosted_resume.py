@@ -78,7 +78,7 @@ def test_a_hosted_run_goes_on(stopped, tmp_path):
         # block is in, and what replay holds then is known with the next.
         fills = [progress.replay_fill for progress in watcher.shown]
         assert np.isnan(fills[0]) and fills[1:5] == [0.8, 0.9, 1.0, 1.0]
-        assert watcher.shown[-1].favourites[0].bandit == "exploit"
+        assert watcher.shown[-1].arms[0][0] == "exploit"
         assert any(said.startswith("replay may take 0.0 GB: at") for said in watcher.said)
         assert any(said.startswith("built 10 of 10 emulators") for said in watcher.said)
     # From the same checkpoint, twice the same.
