@@ -45,41 +45,25 @@ def _traced_runs(records: Records) -> pl.DataFrame:
 
 
 def _share() -> pl.Expr:
-    """p_X over all steps of some episodes."""
+    """Returns p_X over all steps of some episodes, as an expression."""
     return pl.col("explored").sum() / pl.col("length").sum()
 
 
 def granularities(records: Records) -> Plot | None:
-    """Draws real episodes of each granularity on one game, as figure 1 does.
-
-    The first explore mode with two granularities or more, on the game with the longest
-    episodes: there is most to see.
-    """
-    runs, best = _traced_runs(records), 0
-    for mode in pairs.modes_in(distinct(runs, "variant")):
-        for own in groups(runs, "game"):
-            chosen = list(pairs.representatives(distinct(own, "variant"), mode).values())
-            one = own.unique("variant", keep="first")  # one seed of each
-            episodes = of_runs(records.traces, one, "variant", "game").sort("frames")
-            episodes = episodes.filter(pl.col("variant").is_in(chosen))
-            length = pl.col("length")
-            lengths = episodes.group_by("variant").agg(length.median(), total=length.sum())
-            typical = int(lengths["length"].to_numpy().max(initial=0))
-            if len(chosen) > 1 and typical > best:
-                best, shown = typical, (chosen, episodes, lengths["total"].to_numpy().min())
-        if best:
-            break
-    if not best:
+    """Draws real episodes of each granularity on one game, as figure 1 does."""
+    names, episodes = _longest_episodes(records)
+    if not names:
         return None
-    names, episodes, recorded = shown
-    steps = min(_SHOWN_IN_A_ROW * best, int(recorded))
+    typical = _typical_length(episodes)
+    recorded = episodes.group_by("variant").agg(pl.sum("length"))["length"].to_numpy().min()
+    steps = min(_SHOWN_IN_A_ROW * typical, int(recorded))
     rows = []
     for label, name in zip("ABCDEFG", names, strict=False):
         later = pl.col("length").cum_sum(reverse=True) - pl.col("length")
         newest = episodes.filter(variant=name).filter(later < steps)
         modes = read_traces(records, newest, "modes")["modes"].to_list()
         rows.append(Row(label, name, last_steps(_make_strip(modes), steps)))
-    figure = draw_granularities(rows, best)
+    figure = draw_granularities(rows, typical)
     game = episodes["game"][0]
     note = f"{game}: the last recorded episodes of one seed; the first shown may be cut."
     figure.text(0.035, 0.02, style.plain(note), size=style.SMALL, color=style.NOTE)
@@ -88,6 +72,33 @@ def granularities(records: Records) -> Plot | None:
     caption = f"Share of explore steps in these strips ({game}): {said}."
     table = pl.DataFrame({"variant": list(shares), "p_X": list(shares.values())})
     return Plot(figure, caption, table)
+
+
+def _longest_episodes(records: Records) -> tuple[list[str], pl.DataFrame]:
+    """Returns a variant for each granularity, and the episodes of one seed of each.
+
+    The first explore mode with two granularities or more, on the game with the longest
+    episodes: there is most to see.
+    """
+    runs = _traced_runs(records)
+    for mode in pairs.modes_in(distinct(runs, "variant")):
+        found = []
+        for own in groups(runs, "game"):
+            chosen = list(pairs.representatives(distinct(own, "variant"), mode).values())
+            if len(chosen) > 1:
+                seeds = own.filter(pl.col("variant").is_in(chosen))
+                seeds = seeds.unique("variant", keep="first", maintain_order=True)
+                episodes = of_runs(records.traces, seeds, "variant", "game").sort("frames")
+                found.append((chosen, episodes))
+        if found:
+            return max(found, key=lambda one: _typical_length(one[1]))
+    return [], records.traces.clear()
+
+
+def _typical_length(episodes: pl.DataFrame) -> int:
+    """Returns the median length of the episodes of the variant where it is greatest."""
+    medians = episodes.group_by("variant").agg(pl.median("length"))
+    return int(medians["length"].to_numpy().max())
 
 
 def _make_strip(episodes: Sequence[str]) -> Strip:

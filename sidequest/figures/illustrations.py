@@ -54,7 +54,7 @@ class Stage(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """The number of steps that are drawn."""
+        """Returns the number of steps that are drawn."""
         return self.episode * self.shown
 
 

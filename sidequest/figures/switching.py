@@ -103,19 +103,22 @@ def starting_modes(records: Records) -> Plot | None:
             name = own["pair"][0].partition(" against ")[0]
             axes.set_title(style.plain(name.removesuffix("G)") + "·)"))
         cells[0].set_ylabel("share of the better mean")
-    sentences = []
-    for own in panels:
-        exploit, explore = own.filter(start="G"), own.filter(start="X")
-        exploit = explore.select("game").join(exploit, on="game", maintain_order="left")
-        ahead = (explore["mean"] > exploit["mean"]).sum()
-        apart = (explore["low"] > exploit["high"]) | (exploit["low"] > explore["high"])
-        sentences.append(
-            f"{own['pair'][0]}: starting with exploration has the higher mean in {ahead} "
-            f"of {count(len(explore), 'game')}; seeds do not overlap in {apart.sum()}."
-        )
+    sentences = [_compare_starts(own) for own in panels]
     if without:
         sentences.append(f"Without a score above 0: {some(without)}.")
     return Plot(figure, " ".join([*sentences, *gaps]), table)
+
+
+def _compare_starts(table: pl.DataFrame) -> str:
+    """Says where each start is ahead, and where the seeds' ranges are apart."""
+    exploit, explore = table.filter(start="G"), table.filter(start="X")
+    exploit = explore.select("game").join(exploit, on="game", maintain_order="left")
+    ahead = (explore["mean"] > exploit["mean"]).sum()
+    apart = (explore["low"] > exploit["high"]) | (exploit["low"] > explore["high"])
+    return (
+        f"{table['pair'][0]}: starting with exploration has the higher mean in {ahead} of "
+        f"{count(len(explore), 'game')}; seeds do not overlap in {apart.sum()}."
+    )
 
 
 def _draw_bars(axes: Axes, table: pl.DataFrame) -> None:
@@ -198,16 +201,21 @@ def counter_vs_coin(records: Records) -> Plot | None:
         bar.set_label("time in training", fontsize=style.SMALL)
         bar.set_ticks([0, 1], labels=["start", "end"], fontsize=style.SMALL)
         bar.ax.set_xlim(0, 1)
+    return Plot(figure, " ".join([_compare_spreads(table), *gaps]), table)
+
+
+def _compare_spreads(table: pl.DataFrame) -> str:
+    """Says how often the coin has the wider spread of p_X, and all spreads."""
     spreads = table.pivot("line", index=["mode", "game"], values="spread")
-    pairs, wider = [], 0
-    for mode, game, counter, coin in spreads.rows():
-        wider += coin > counter
-        pairs.append(f"{mode} on {game} {counter:.2f} by count, {coin:.2f} by coin")
-    caption = (
-        f"The standard deviation of p_X over episodes is greater with the coin in {wider} "
-        f"of {len(spreads)} comparisons: {'; '.join(pairs)}."
+    wider = (spreads["coin"] > spreads["step count"]).sum()
+    pairs = "; ".join(
+        f"{mode} on {game} {counter:.2f} by count, {coin:.2f} by coin"
+        for mode, game, counter, coin in spreads.iter_rows()
     )
-    return Plot(figure, " ".join([caption, *gaps]), table)
+    return (
+        f"The standard deviation of p_X over episodes is greater with the coin in {wider} "
+        f"of {len(spreads)} comparisons: {pairs}."
+    )
 
 
 def _draw_cloud(axes: Axes, episodes: pl.DataFrame, silent: int) -> PathCollection | None:

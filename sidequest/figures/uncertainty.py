@@ -45,7 +45,7 @@ def _normalised_scores(records: Records) -> _Scores | None:
     has = {name: frozenset(runs.filter(variant=name)["game"]) for name in names}
 
     def votes(games: frozenset[str]) -> tuple[int, int]:
-        """How many variants have all of these games, times the number of games."""
+        """Returns how many variants have all these games, times how many these are."""
         return sum(games <= own for own in has.values()) * len(games), len(games)
 
     common = max(has.values(), key=votes)
