@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from sidequest.environments.scores import SCORES
 
@@ -28,8 +28,8 @@ Strata: TypeAlias = Sequence[Float[np.ndarray, "..."]]
 Batch: TypeAlias = Float[np.ndarray, "..."] | np.floating
 """A statistic of each element of a batch."""
 
-RESAMPLES = 2_000
-LEVEL = 0.95
+_RESAMPLES = 2_000
+_TAILS = (0.025, 0.975)  # of a 95% interval
 
 
 class Interval(NamedTuple):
@@ -40,54 +40,25 @@ class Interval(NamedTuple):
     high: float
 
 
-def is_early(frames: Float[np.ndarray, "N"], end: float) -> Bool[np.ndarray, "N"]:
-    """What belongs to the first 10% of training, which has come to `end` frames."""
-    return frames <= end / 10
-
-
-def is_late(frames: Float[np.ndarray, "N"], end: float) -> Bool[np.ndarray, "N"]:
-    """What belongs to the last 10% of training, which has come to `end` frames."""
-    return frames > end - end / 10
-
-
-def final_performance(
-    frames: Float[np.ndarray, "N"], returns: Float[np.ndarray, "N"], end: float
-) -> float:
-    """Mean return of the evaluation episodes of the last 10% of training (figure 4).
-
-    By frames, not by the number of evaluations: beside an emulator, episodes end when
-    they end. Every episode of that time counts once, whether others ended at the same
-    frame or not. `end` is how far training has come, so that a run that is still going
-    is judged by its newest frames. If no episode ended so late, those of the newest
-    evaluation count, so a single evaluation is its own mean. NaN without any.
-    """
-    if not len(frames):
-        return float("nan")
-    late = is_late(frames, end)
-    if not late.any():
-        late = frames == frames.max()
-    return float(returns[late].mean())
-
-
 def interquartile_mean(scores: Float[np.ndarray, "*batch N"]) -> Batch:
-    """Mean of the middle half: floor(N / 4) scores go at each end (Agarwal et al. 2021)."""
+    """Returns the mean without floor(N / 4) scores at each end (Agarwal et al. 2021)."""
     n = scores.shape[-1]
     cut = n // 4
     return np.sort(scores, axis=-1)[..., cut : n - cut].mean(axis=-1)
 
 
 def mean_over_games(strata: Strata) -> Batch:
-    """Every game counts the same, however many seeds it has."""
+    """Returns the mean in which every game counts the same, whatever its seeds."""
     return _means(strata).mean(axis=0)
 
 
 def median_over_games(strata: Strata) -> Batch:
-    """Of the games' means."""
+    """Returns the median of the games' means."""
     return np.median(_means(strata), axis=0)
 
 
 def capped_mean_over_games(strata: Strata) -> Batch:
-    """Mean of min(1, score): what goes beyond a human's score counts no more.
+    """Returns the mean of min(1, score): beyond a human's score nothing counts more.
 
     Runs are capped one by one, so that a seed above human level does not make up for
     another below it, and the mean over seeds of the seeds' own capped means is the same.
@@ -96,12 +67,12 @@ def capped_mean_over_games(strata: Strata) -> Batch:
 
 
 def iqm_of_runs(strata: Strata) -> Batch:
-    """Interquartile mean of all runs of all games."""
+    """Returns the interquartile mean of all runs of all games."""
     return interquartile_mean(np.concatenate(strata, axis=-1))
 
 
 def improvement(better: Strata, worse: Strata) -> Batch:
-    """Probability that a run of the first beats one of the second, averaged over games.
+    """Returns P(a run of the first beats one of the second), averaged over games.
 
     In a game: the share of pairs (x, y) with x > y, ties counting half. That is the
     statistic U of Mann and Whitney over the number of pairs.
@@ -129,10 +100,9 @@ def band(
     rng: np.random.Generator,
     statistic: Callable[..., Batch],
     *strata: Strata,
-    resamples: int = RESAMPLES,
-    level: float = LEVEL,
+    resamples: int = _RESAMPLES,
 ) -> tuple[Batch, Batch]:
-    """Ends of the percentile interval of a statistic of one or more variants' strata.
+    """Returns the ends of the 95% interval of a statistic of variants' strata.
 
     With one seed in every game there is nothing to resample, and the ends are NaN.
     """
@@ -140,20 +110,15 @@ def band(
         nothing = np.full(np.shape(statistic(*strata)), np.nan)
         return nothing, nothing
     drawn = statistic(*(resample(rng, one, resamples) for one in strata))
-    tail = (1 - level) / 2
-    low, high = np.quantile(drawn, (tail, 1 - tail), axis=-1)
+    low, high = np.quantile(drawn, _TAILS, axis=-1)
     return low, high
 
 
 def bootstrap(
-    rng: np.random.Generator,
-    statistic: Callable[..., Batch],
-    *strata: Strata,
-    resamples: int = RESAMPLES,
-    level: float = LEVEL,
+    rng: np.random.Generator, statistic: Callable[..., Batch], *strata: Strata
 ) -> Interval:
-    """A statistic with its stratified bootstrap interval (`band`)."""
-    low, high = band(rng, statistic, *strata, resamples=resamples, level=level)
+    """Returns a statistic with its stratified bootstrap interval (`band`)."""
+    low, high = band(rng, statistic, *strata)
     return Interval(float(low), float(statistic(*strata)), float(high))
 
 
@@ -221,39 +186,22 @@ class Scale(NamedTuple):
 
 
 def choose_scale(finals: Mapping[str, Float[np.ndarray, "N"]]) -> Scale:
-    """The first kind of scale that every game has; `finals` are all runs' scores."""
-    games = list(finals)
-    if games and all(game in SCORES for game in games):
-        ends = {game: (SCORES[game].random, SCORES[game].human) for game in games}
+    """Returns the first kind of scale that every game has; `finals` are all scores."""
+    if finals and finals.keys() <= SCORES.keys():
+        ends = {game: (SCORES[game].random, SCORES[game].human) for game in finals}
         return Scale("human", "human-normalised score", ends)
-    known = {game: KNOWN[game] for game in games if game in KNOWN}
-    possible = {
-        game: (one.random, one.possible)
-        for game, one in known.items()
-        if one.possible is not None
-    }
-    if games and len(possible) == len(games):
-        return Scale("possible", "score: 0 random play, 1 the greatest possible", possible)
-    zeros = _random_scores(games)
-    if len(zeros) == len(games):
-        label = "score: 0 random play, 1 the best run of this study"
-        return Scale("study", label, _ends(finals, lambda game, _: zeros[game]))
-    label = "score: 0 the worst, 1 the best run of this study"
-    return Scale("min-max", label, _ends(finals, lambda _, scores: float(scores.min())))
-
-
-def _random_scores(games: list[str]) -> dict[str, float]:
-    known = {game: SCORES[game].random for game in games if game in SCORES}
-    return known | {game: KNOWN[game].random for game in games if game in KNOWN}
-
-
-def _ends(
-    finals: Mapping[str, Float[np.ndarray, "N"]], zero_of: Callable[..., float]
-) -> dict[str, tuple[float, float]]:
-    """From a game's zero to its best run; a game in which no run beats the zero has no
-    scale, and keeps its raw distances from zero."""
+    bounds = {game: one.possible for game, one in KNOWN.items() if one.possible is not None}
+    if finals and finals.keys() <= bounds.keys():
+        ends = {game: (KNOWN[game].random, bounds[game]) for game in finals}
+        return Scale("possible", "score: 0 random play, 1 the greatest possible", ends)
+    zeros = {game: one.random for game, one in (*SCORES.items(), *KNOWN.items())}
+    kind, label = "study", "score: 0 random play, 1 the best run of this study"
+    if not finals.keys() <= zeros.keys():
+        zeros = {game: float(scores.min()) for game, scores in finals.items()}
+        kind, label = "min-max", "score: 0 the worst, 1 the best run of this study"
     ends = {}
     for game, scores in finals.items():
-        zero, best = zero_of(game, scores), float(np.max(scores))
+        # A game in which no run beats the zero has no scale: raw distances from zero.
+        zero, best = zeros[game], float(scores.max())
         ends[game] = (zero, best if best > zero else zero + 1.0)
-    return ends
+    return Scale(kind, label, ends)

@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from sidequest.environments.registry import check
+from sidequest.environments.scores import human_normalised
 from sidequest.figures.statistics import (
+    KNOWN,
     band,
     bootstrap,
     capped_mean_over_games,
-    final_performance,
+    choose_scale,
     improvement,
     interquartile_mean,
     iqm_of_runs,
-    is_early,
-    is_late,
     mean_over_games,
     median_over_games,
     resample,
@@ -25,39 +26,6 @@ from sidequest.figures.statistics import (
 @pytest.fixture
 def rng():
     return np.random.default_rng(7)
-
-
-def test_the_first_and_the_last_tenth_of_training():
-    frames = np.array([1.0, 100.0, 101.0, 900.0, 901.0, 1000.0])
-    assert is_early(frames, 1000).tolist() == [True, True, False, False, False, False]
-    assert is_late(frames, 1000).tolist() == [False, False, False, False, True, True]
-
-
-def test_a_tenth_is_exact_for_every_number_of_frames():
-    """So that evaluations at even tenths never put the ninth into the last."""
-    for end in range(10, 20_000, 10):
-        tenths = np.array([end // 10, 9 * end // 10, end], float)
-        assert is_early(tenths, end).tolist() == [True, False, False]
-        assert is_late(tenths, end).tolist() == [False, False, True]
-
-
-def test_final_performance_is_by_frames_and_every_episode_counts_once():
-    """Six short episodes at first, then long ones: two of them end at the same frame."""
-    frames = np.array([10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 905.0, 950.0, 950.0, 990.0])
-    returns = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 4.0, 10.0, 1.0, 1.0])
-    assert final_performance(frames, returns, 1000) == (4 + 10 + 1 + 1) / 4
-    # Where a run is still going, its last tenth begins earlier: beyond 54, and beyond 837.
-    assert final_performance(frames[:6], returns[:6] + 7, 60) == 7.0
-    assert final_performance(frames[:7], returns[:7], 930) == 4.0
-    # A tenth of the points would have been the newest one alone.
-    assert final_performance(frames, returns, 1050) == (10 + 1 + 1) / 3  # beyond 945
-
-
-def test_final_performance_without_a_late_evaluation_is_the_newest():
-    frames, returns = np.array([100.0, 870.0, 870.0]), np.array([50.0, 3.0, 4.0])
-    assert final_performance(frames, returns, 1000) == 3.5
-    assert final_performance(frames[:1], returns[:1], 1000) == 50.0
-    assert math.isnan(final_performance(np.array([]), np.array([]), 1000))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 8, 30])
@@ -111,13 +79,13 @@ def test_the_probability_of_improvement_by_hand():
 
 def test_the_bootstrap_agrees_with_scipys_percentile_interval(rng):
     scores = rng.exponential(size=25)
-    ours = bootstrap(rng, mean_over_games, [scores], resamples=20_000)
+    low, high = band(rng, mean_over_games, [scores], resamples=20_000)
     theirs = scipy.stats.bootstrap(
         (scores,), np.mean, method="percentile", n_resamples=20_000, rng=3
     ).confidence_interval
-    assert ours.value == pytest.approx(scores.mean())
-    assert ours.low == pytest.approx(theirs.low, abs=0.02)
-    assert ours.high == pytest.approx(theirs.high, abs=0.02)
+    assert bootstrap(rng, mean_over_games, [scores]).value == pytest.approx(scores.mean())
+    assert low == pytest.approx(theirs.low, abs=0.02)
+    assert high == pytest.approx(theirs.high, abs=0.02)
 
 
 def test_resamples_are_stratified(rng):
@@ -155,3 +123,50 @@ def test_bands_cover_the_truth_about_as_often_as_they_say(rng):
         low, high = band(rng, mean_over_games, [scores], resamples=400)
         hits += low <= 0 <= high
     assert 0.90 < hits / 300 < 0.985
+
+
+# One scale for several games, never two kinds at once
+
+SCORES = np.array([2.0, 6.0])
+
+
+def test_atari_is_human_normalised():
+    scale = choose_scale({"frostbite": SCORES, "pong": SCORES})
+    assert (scale.kind, scale.label) == ("human", "human-normalised score")
+    assert scale.apply("pong", np.array([3.0]))[0] == human_normalised("pong", 3.0)
+
+
+def test_games_with_a_known_maximum_go_from_random_to_it():
+    scale = choose_scale({"classic:cartpole": SCORES, "minigrid:door_key_6x6": SCORES})
+    assert scale.kind == "possible"
+    np.testing.assert_allclose(
+        scale.apply("classic:cartpole", np.array([22.23, 500.0])), [0, 1]
+    )
+
+
+def test_one_game_without_a_maximum_changes_the_scale_of_all():
+    scale = choose_scale({"classic:cartpole": SCORES, "minatar:breakout": SCORES})
+    assert scale.kind == "study"
+    assert "best run of this study" in scale.label and "random" in scale.label
+    assert scale.ends["minatar:breakout"] == (KNOWN["minatar:breakout"].random, 6.0)
+
+
+def test_human_scores_are_not_mixed_with_others():
+    assert choose_scale({"pong": SCORES, "classic:cartpole": SCORES}).kind == "study"
+
+
+def test_an_unknown_game_is_scaled_by_the_study_alone():
+    scale = choose_scale({"pong": SCORES, "my:game": SCORES})
+    assert scale.kind == "min-max" and "worst" in scale.label
+    np.testing.assert_allclose(scale.apply("my:game", SCORES), [0, 1])
+
+
+def test_a_game_in_which_all_score_the_same_has_no_division_by_zero():
+    scale = choose_scale({"my:game": np.array([5.0, 5.0])})
+    np.testing.assert_array_equal(scale.apply("my:game", np.array([5.0])), [0.0])
+
+
+def test_reference_scores_are_of_games_that_there_are():
+    for game, known in KNOWN.items():
+        check(game)
+        assert known.possible is None or known.possible > known.random
