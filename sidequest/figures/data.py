@@ -81,6 +81,10 @@ class Records(NamedTuple):
         mean_p_X, std_p_X                           over all episodes
         early_Y, late_Y  mean over episodes of the first and of the last 10% of training; Y
                          is p_X, med_X, rmed_X or target_rate
+        shifted          probability that a bandit moved between its arms, in the last 10% of
+                         training, half of sum |p - 1/K|; of several the one most moved
+        preferred        mean of log10(n_G) under the arms' probabilities then
+        even             the same if all arms were equally likely
     """
     evaluations: pl.DataFrame
     """`run`, `frames`, `return`."""
@@ -90,7 +94,7 @@ class Records(NamedTuple):
     """Switches to explore, one row per `run`, `target_rate` and `second_half` of training:
     `made`, and `asked` for, which is the target rate times the exploit steps."""
     bandits: pl.DataFrame
-    """`run`, `frames`, `bandit`, `arm`, `probability`, `late` (last 10% of training)."""
+    """`run`, `frames`, `bandit`, `arm`, `probability`."""
     traces: pl.DataFrame
     """`run`, `frames`, `length`, `explored` (number of explore steps) and `row` (in the
     run's table), of each recorded episode; `read_traces` reads what happened in it."""
@@ -215,7 +219,7 @@ def select_tables(
         "evaluations": whole["evaluations"].select("frames", "return"),
         "episodes": whole["episodes"].select("frames", "p_X", "rmed_X"),
         "switches": switches,
-        "bandits": whole["bandits"].drop("early"),
+        "bandits": whole["bandits"].drop("early", "late"),
         "traces": whole["traces"].select(
             "frames", "length", explored=explored, row=pl.int_range(pl.len())
         ),
@@ -237,7 +241,7 @@ def _measure(tables: Mapping[str, pl.DataFrame], end: int) -> pl.DataFrame:
         for phase in ("early", "late")
     ]
     p_X, sizes = pl.col("p_X"), {name: len(frame) for name, frame in tables.items()}
-    return tables["episodes"].select(
+    measures = tables["episodes"].select(
         *(pl.lit(size, pl.Int64()).alias(name) for name, size in sizes.items()),
         pl.lit(end, pl.Int64()).alias("frames_done"),
         pl.lit(counted["return"].mean(), _NUMBER).alias("score"),
@@ -245,6 +249,15 @@ def _measure(tables: Mapping[str, pl.DataFrame], end: int) -> pl.DataFrame:
         mean_p_X=p_X.mean(),
         std_p_X=p_X.std(ddof=0),
     )
+    late, probability = tables["bandits"].filter("late"), pl.col("probability")
+    arms = late.group_by("bandit", "arm").agg(probability.mean())
+    moved = arms.group_by("bandit").agg((probability - 1 / pl.len()).abs().sum() / 2)
+    shifted = moved.select(probability.max().fill_null(0.0).alias("shifted"))
+    steps, times = pl.col("arm").log10(), pl.col("frames").n_unique()
+    preferred = late.filter(pl.col("bandit") == "exploit").select(
+        preferred=(steps * probability).sum() / times, even=steps.unique().mean()
+    )
+    return pl.concat([measures, shifted, preferred], how="horizontal")
 
 
 def _with_types(frame: pl.DataFrame | None, types: Mapping[str, Any]) -> pl.DataFrame:

@@ -39,11 +39,11 @@ from sidequest.figures.pairs import (
 from sidequest.figures.statistics import Interval, bootstrap, improvement
 from sidequest.switching.variants import Variant, parse
 
-State: TypeAlias = Literal["supported", "not supported", "not enough data"]
-SUPPORTED: State = "supported"
-NOT_SUPPORTED: State = "not supported"
-NOT_ENOUGH: State = "not enough data"
-STATES = (SUPPORTED, NOT_SUPPORTED, NOT_ENOUGH)
+_State: TypeAlias = Literal["supported", "not supported", "not enough data"]
+_SUPPORTED: _State = "supported"
+_NOT_SUPPORTED: _State = "not supported"
+_NOT_ENOUGH: _State = "not enough data"
+STATES = (_SUPPORTED, _NOT_SUPPORTED, _NOT_ENOUGH)
 
 *_BASELINES, _HEADLINE = GRANULARITIES.values()
 _SEED = 0  # of the bootstrap: the same records give the same page
@@ -63,19 +63,19 @@ SWITCHES_NEEDED = 400  # their noise is 5% then
 WITHIN = 0.1
 MOST = 0.9
 
-Numbers: TypeAlias = Sequence[tuple[str, str]]
+_Numbers: TypeAlias = Sequence[tuple[str, str]]
 """What was compared, and the result."""
 
 
 class Verdict(NamedTuple):
     """The state of a claim in the records of one study."""
 
-    state: State
+    state: _State
     sentence: str
-    numbers: Numbers = ()
+    numbers: _Numbers = ()
 
 
-class Case(NamedTuple):
+class _Case(NamedTuple):
     """One of the comparisons that a rule counts."""
 
     game: str
@@ -191,16 +191,16 @@ def _games_of(matches: Iterable[Match]) -> list[str]:
 # Verdicts
 
 
-def _not_enough(why: str, numbers: Numbers = ()) -> Verdict:
-    return Verdict(NOT_ENOUGH, why, numbers)
+def _not_enough(why: str, numbers: _Numbers = ()) -> Verdict:
+    return Verdict(_NOT_ENOUGH, why, numbers)
 
 
-def _decide(passed: bool, sentence: str, numbers: Numbers = ()) -> Verdict:
-    return Verdict(SUPPORTED if passed else NOT_SUPPORTED, sentence, numbers)
+def _decide(passed: bool, sentence: str, numbers: _Numbers = ()) -> Verdict:
+    return Verdict(_SUPPORTED if passed else _NOT_SUPPORTED, sentence, numbers)
 
 
 def _most(
-    cases: Sequence[Case],
+    cases: Sequence[_Case],
     sentence: str,
     gap: str,
     *,
@@ -220,7 +220,7 @@ def _most(
     hits = sum(one.passed for one in cases)
     enough = hits > len(cases) / 2 if share is None else hits >= share * len(cases)
     tally = f"{hits} of {count(len(cases), 'case')}"
-    return _decide(enough, sentence.format(tally), numbers)
+    return _decide(enough, sentence.replace("{}", tally), numbers)
 
 
 def _lacking(matches: Sequence[Match], games: int, what: str) -> Verdict | None:
@@ -249,7 +249,7 @@ def _in_words(interval: Interval) -> str:
     return f"{interval.value:.2f} (95% interval {interval.low:.2f} to {interval.high:.2f})"
 
 
-def _each_match(matches: Sequence[Match]) -> Numbers:
+def _each_match(matches: Sequence[Match]) -> _Numbers:
     means = [[cell.scores.mean() for cell in one] for one in matches]
     return [
         (one.name, f"{first:.4g} against {second:.4g}")
@@ -336,7 +336,7 @@ def some_variant_gains(records: Records) -> Verdict:
         low, high = best.scores.min(), rival.scores.max()
         what = f"worst seed of {best.label} against best seed of {rival.label}"
         result = f"{low:.4g} against {high:.4g}"
-        cases.append(Case(best.game, f"{best.game}: {what}", result, bool(low > high)))
+        cases.append(_Case(best.game, f"{best.game}: {what}", result, bool(low > high)))
     return _most(
         cases,
         "An intra-episodic variant is above all baselines in {} (explore mode and game).",
@@ -403,7 +403,7 @@ def soft_is_flatter(records: Records) -> Verdict:
                 f"{game}, {len(members)} settings",
                 f"XS {soft:.4g}, XU {uniform:.4g}",
             )
-            cases.append(Case(game, what, result, bool(soft < uniform)))
+            cases.append(_Case(game, what, result, bool(soft < uniform)))
     return _most(
         cases,
         "The settings' scores are closer together with XS in {}.",
@@ -463,7 +463,7 @@ def best_explore_little(records: Records) -> Verdict:
             best = int(np.argmax([cell.scores.mean() for cell in members]))
             what = f"{members[best].game}: {members[best].label}"
             result = f"p_X {late[best]:.3f}"
-            cases.append(Case(members[best].game, what, result, bool(late[best] < LITTLE)))
+            cases.append(_Case(members[best].game, what, result, bool(late[best] < LITTLE)))
     return _most(
         cases,
         f"The best variant explored less than {LITTLE} of its steps at the end in {{}} "
@@ -490,12 +490,12 @@ def bandits_adapt(records: Records) -> Verdict:
     p_X alone would not do: it also falls when episodes get longer.
     """
     cases, up = [], 0
-    for cell in judged_cells(with_bandits(records), "episodes", "bandits"):
+    for cell in judged_cells(records.runs, "episodes", "bandits"):
         move, shifted = _changes(cell), cell.column("shifted").min() >= SHIFTED
         same = (move > 0).all() or (move < 0).all()
         moved = bool(same and shifted and abs(move.mean()) >= MOVED)
         up += bool(moved and move[0] > 0)
-        cases.append(Case(cell.game, cell.name, _change_of(cell), moved))
+        cases.append(_Case(cell.game, cell.name, _change_of(cell), moved))
     down = sum(one.passed for one in cases) - up
     return _most(
         cases,
@@ -512,50 +512,18 @@ def counting_bandit_lowers(records: Records) -> Verdict:
     longer.
     """
     cases = []
-    for cell in judged_cells(with_bandits(records), "episodes", "bandits"):
+    for cell in judged_cells(records.runs, "episodes", "bandits"):
         exploit = cell.variant.exploit
         if exploit and exploit.unit == "steps" and exploit.adaptive:
             longer = (cell.column("preferred") > cell.column("even")).all()
             fell = bool(longer and _changes(cell).max() < 0)
-            cases.append(Case(cell.game, cell.name, _change_of(cell), fell))
+            cases.append(_Case(cell.game, cell.name, _change_of(cell), fell))
     return _most(
         cases,
         "p_X fell, and the bandit came to prefer longer exploit periods, with every seed "
         "in {} (variant and game).",
         "No variant with n* has two finished seeds.",
     )
-
-
-def with_bandits(records: Records) -> pl.DataFrame:
-    """Adds to `Records.runs` what the bandits prefer in the last tenth of training.
-
-    shifted      probability that a bandit has moved between its arms, half of
-                 sum |p - 1/K|; of several bandits the one that moved most
-    preferred    expectation of log10(n_G) under the probabilities of the arms
-    even         the same if all arms were equally likely
-    """
-    late, probability = records.bandits.filter("late"), pl.col("probability")
-    moved = (probability - 1 / pl.len()).abs().sum() / 2
-    shifted = (
-        late.group_by("run", "bandit", "arm")
-        .agg(probability.mean())
-        .group_by("run", "bandit")
-        .agg(shifted=moved)
-        .group_by("run")
-        .agg(pl.col("shifted").max())
-    )
-    steps = pl.col("arm").log10()
-    preferred = (
-        late.filter(pl.col("bandit") == "exploit")
-        .group_by("run")
-        .agg(
-            preferred=(steps * probability).sum() / pl.col("frames").n_unique(),
-            even=steps.unique().mean(),
-        )
-    )
-    runs = records.runs.join(shifted, on="run", how="left", maintain_order="left")
-    runs = runs.join(preferred, on="run", how="left", maintain_order="left")
-    return runs.with_columns(pl.col("shifted").fill_null(0.0))
 
 
 def _changes(cell: Cell) -> Float[np.ndarray, "N"]:
@@ -578,7 +546,7 @@ def symmetric_is_half(records: Records) -> Verdict:
     amounts = [_mean_p(cell) for cell in cells] or [0.0]
     return _most(
         [
-            Case(cell.game, cell.name, f"{amount:.3f}", abs(amount - 0.5) <= HALF)
+            _Case(cell.game, cell.name, f"{amount:.3f}", abs(amount - 0.5) <= HALF)
             for cell, amount in zip(cells, amounts, strict=False)
         ],
         f"p_X is within {HALF} of a half in {{}} (variant and game); it ranges from "
@@ -614,11 +582,10 @@ def informed_is_uneven(records: Records) -> Verdict:
         enough = pl.concat([first, second])["periods"] >= PERIODS_NEEDED
         return max(p_X) / max(min(p_X), 1e-9) <= SAME_AMOUNT and bool(enough.all())
 
-    matches = [one for one in matches if comparable(one)]
-    what = "an informed variant and a blind one of the same rate and the same p_X, recorded"
-    return _lacking(matches, 1, what) or _every_seed_above(
-        matches,
+    return _every_seed_above(
+        [one for one in matches if comparable(one)],
         dict(measured.select("run", "unevenness").iter_rows()),
+        "an informed variant and a blind one of the same rate and the same p_X, recorded",
         "The informed trigger is more uneven",
         "unevenness",
     )
@@ -627,10 +594,10 @@ def informed_is_uneven(records: Records) -> Verdict:
 def coin_is_more_diverse(records: Records) -> Verdict:
     """Compares the standard deviation of p_X over episodes, by a coin and by a counter."""
     matches = match(judged_cells(records.runs, "episodes"), counting_partner)
-    what = "a blind variant both with a coin and with a counter"
-    return _lacking(matches, 1, what) or _every_seed_above(
+    return _every_seed_above(
         matches,
         dict(records.runs.select("run", "std_p_X").iter_rows()),
+        "a blind variant both with a coin and with a counter",
         "The coin has a wider spread of p_X",
         "spread",
     )
@@ -638,34 +605,35 @@ def coin_is_more_diverse(records: Records) -> Verdict:
 
 def start_changes_switching(records: Records) -> Verdict:
     """Compares the steps that bandits of symmetric blind variants prefer at the end."""
-    runs = with_bandits(records)
     matches = [
         Match(one.second, one.first)  # starting with G first: it is said to be slower
-        for one in match(judged_cells(runs, "bandits"), greedy_start_partner)
+        for one in match(judged_cells(records.runs, "bandits"), greedy_start_partner)
         if (explore := one.first.variant.explore)
         and explore.unit == "same"
         and (exploit := one.first.variant.exploit)
         and exploit.adaptive
     ]
-    what = "a symmetric blind variant with n* and both starting modes"
-    return _lacking(matches, 1, what) or _every_seed_above(
+    return _every_seed_above(
         matches,
-        dict(runs.select("run", "preferred").iter_rows()),
+        dict(records.runs.select("run", "preferred").iter_rows()),
+        "a symmetric blind variant with n* and both starting modes",
         "Starting with G, the bandit prefers longer periods",
         "mean log10 of the steps",
     )
 
 
 def _every_seed_above(
-    matches: Sequence[Match], values: Mapping[int, float], what: str, noun: str
+    matches: Sequence[Match], values: Mapping[int, float], needed: str, what: str, noun: str
 ) -> Verdict:
     """Tests that, in most matches, every seed of the first is above the second's."""
+    if gap := _lacking(matches, 1, needed):
+        return gap
     cases = []
     for one in matches:
         first, second = ([values[run] for run in cell.runs["run"]] for cell in one)
         spans = [f"{min(own):.3g} to {max(own):.3g}" for own in (first, second)]
         above = min(first) > max(second)
-        cases.append(Case(one.game, f"{one.name}: {noun}", " against ".join(spans), above))
+        cases.append(_Case(one.game, f"{one.name}: {noun}", " against ".join(spans), above))
     games = listed(_games_of(matches))
     return _most(cases, f"{what} with every seed in {{}} on {games}.", "")
 
@@ -682,7 +650,7 @@ def homeostasis_holds(records: Records) -> Verdict:
         for target, made, asked in totals.iter_rows():
             what, ratio = f"{cell.name}, target {target:g}", made / asked
             held = abs(ratio - 1) <= WITHIN
-            cases.append(Case(cell.game, what, f"realised {ratio:.3f} of it", held))
+            cases.append(_Case(cell.game, what, f"realised {ratio:.3f} of it", held))
     return _most(
         cases,
         f"The realised rate is within {WITHIN:.0%} of the target in {{}} (variant, game "

@@ -10,7 +10,7 @@ from sidequest.figures.pairs import (
     counting_partner,
     greedy_start_partner,
 )
-from sidequest.figures.rules import STATES, binomial_tail, judged_cells, match, with_bandits
+from sidequest.figures.rules import STATES, binomial_tail, judged_cells, match
 from sidequest.switching.variants import parse
 from tests.figures.fakes import Fake, make_records
 
@@ -280,7 +280,7 @@ def test_binomial_tail(hits, trials, chance, answer):
 
 def test_what_bandits_prefer_by_hand(tmp_path):
     fake = Fake(START_G, arms=LONG, settings={"x": 1})
-    runs = with_bandits(make_records(tmp_path, fake))
+    runs = make_records(tmp_path, fake).runs
     preferred = 0.05 * 1 + 0.05 * 2 + 0.2 * 3 + 0.7 * 4
     assert runs["preferred"].to_list() == pytest.approx([preferred] * 2)
     assert runs["even"].to_list() == pytest.approx([2.5] * 2)
