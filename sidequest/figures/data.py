@@ -81,8 +81,8 @@ class Records(NamedTuple):
         mean_p_X, std_p_X                           over all episodes
         early_Y, late_Y  mean over episodes of the first and of the last 10% of training; Y
                          is p_X, med_X, rmed_X or target_rate
-        shifted          probability that a bandit moved between its arms, in the last 10% of
-                         training, half of sum |p - 1/K|; of several the one most moved
+        shifted          probability that a bandit moved between its arms by the last 10%
+                         of training, half of sum |p - 1/K|; of several bandits the greatest
         preferred        mean of log10(n_G) under the arms' probabilities then
         even             the same if all arms were equally likely
     """
