@@ -5,9 +5,8 @@ convolutions  from observations to features: layers and torso
 lstm          the recurrent core, step by step and in sequences
 networks      torso, recurrent core, duelling heads
 actor         network, modes and controller of one environment
-targets       n-step double-Q targets, trace cutting, priorities
 scaling       return-based scaling, normalisation statistics
-losses        the loss, from a sampled batch to gradient and priorities
+losses        n-step double-Q targets, trace cutting, the loss, priorities
 rnd           novelty by random network distillation
 learner       the learner's state, and its update
 """

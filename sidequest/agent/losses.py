@@ -12,7 +12,25 @@ transitions. With Q the online and Q' the target network, for every head h:
     loss        mean_i w_i 1/2 sum_t sum_h (delta_{h,t} / sigma_h)^2
     priority    eta max_t d_t + (1 - eta) mean_t d_t,   d_t = mean_h |delta_{h,t} / sigma_h|
 
-`targets` says how episode ends and trace cutting enter G, `scaling` what sigma is.
+`scaling` says what sigma is.
+
+The functions below `first_priorities` are of one sequence, T transitions of T + 1 steps.
+Transition t leads from s_t by a_t to s_{t+1}; arrays named `_t` hold what arrived with
+s_{t+1}, so entry t of `r_t` is r_{t+1}. Episodes may end inside. For one that ends with
+a_1 (n = 3):
+
+    step            0      1      2      3      4
+    observation     s0     s1     s0'    s1'    s2'
+    transition         0      1      2      3
+    terminated         0      1      0      0        r = the target of transition 1
+    ... truncated      0      1      0      0        transition 1 has no target;
+    ... neither        0      0      0      0        transition 0 bootstraps at s1
+
+A truncated episode had a next state, but it is not observed. So its last action has no
+target, and earlier ones bootstrap at its last state at the latest. By default time-outs
+count as terminations (`timeout_is_terminal`), as in DQN and its successors. Where an
+episode begins after neither, a run was interrupted and resumed with fresh emulators. That
+is never a termination.
 """
 
 from typing import NamedTuple
@@ -26,15 +44,6 @@ from sidequest.agent.lstm import CoreState
 from sidequest.agent.modes import Head
 from sidequest.agent.networks import Inputs, RecurrentQNetwork, unroll_together
 from sidequest.agent.scaling import Normalisation, ReturnStatistics
-from sidequest.agent.targets import (
-    Ends,
-    double_q_values,
-    episode_ends,
-    greedy_traces,
-    n_step_targets,
-    sequence_priority,
-    td_errors,
-)
 from sidequest.types import AnyArray
 
 
@@ -91,6 +100,15 @@ class Errors(NamedTuple):
     td: Float[Array, "N T-1 H"]
     targets: Float[Array, "N T-1 H"]
     q_taken: Float[Array, "N T-1 H"]
+
+
+class Ends(NamedTuple):
+    """How episode ends enter the targets of one head."""
+
+    discount_t: Float[Array, "T"]
+    """gamma, and 0 at terminations."""
+    unknown_t: Bool[Array, "T"]
+    """Where the next state exists but was not observed."""
 
 
 class Outputs(NamedTuple):
@@ -169,7 +187,7 @@ def sequence_errors(
         taken = jnp.take_along_axis(q, steps.action.reshape(-1, 1, 1), axis=-1)[:-1, :, 0]
         columns = []
         for h, head in enumerate(rules.heads):
-            ends = _ends(steps, head, rules)
+            ends = episode_ends(steps, head, rules)
             target = n_step_targets(
                 rewards[:, h], ends, values[:, h], traces[:, h], rules.n_step
             )
@@ -194,7 +212,7 @@ def first_priorities(
     """
 
     def one_sequence(steps: Step, q_taken, values) -> Float[Array, ""]:
-        ends = _ends(steps, rules.heads[0], rules)
+        ends = episode_ends(steps, rules.heads[0], rules)
         always = jnp.ones(len(values) - 1, bool)
         target = n_step_targets(steps.reward[1:], ends, values[1:], always, rules.n_step)
         errors = td_errors(q_taken[:-1], target, ends)
@@ -211,12 +229,77 @@ def is_terminal(steps: Step, rules: Rules) -> Bool[Array, "..."]:
     return steps.terminated
 
 
-def _ends(steps: Step, head: Head, rules: Rules) -> Ends:
-    """Returns the episode ends among the transitions of one sequence."""
-    return episode_ends(
-        steps.terminated[1:],
-        steps.truncated[1:],
-        steps.is_first[1:],
-        head.discount,
-        timeout_is_terminal=rules.timeout_is_terminal,
-    )
+def episode_ends(steps: Step, head: Head, rules: Rules) -> Ends:
+    """Returns the discounts of transitions, and which of them have no target."""
+    terminal_t = is_terminal(steps, rules)[1:]
+    unknown_t = (steps.truncated | steps.is_first)[1:] & ~terminal_t
+    return Ends(jnp.where(terminal_t, 0.0, head.discount), unknown_t)
+
+
+def double_q_values(
+    q_online: Float[Array, "*steps A"], q_target: Float[Array, "*steps A"]
+) -> Float[Array, "*steps"]:
+    """Returns v(s) = Q_target(s, argmax_a Q_online(s, a))   (van Hasselt et al. 2016)."""
+    best = jnp.argmax(q_online, axis=-1, keepdims=True)
+    return jnp.take_along_axis(q_target, best, axis=-1)[..., 0]
+
+
+def greedy_traces(
+    q: Float[Array, "T H A"], actions: Int[Array, "T"], cut_traces: Bool[Array, "H"]
+) -> Bool[Array, "T H"]:
+    """Returns where a return may continue through a state: Watkins' Q(λ) with λ = 1.
+
+    It may where the action taken was the head's own greedy one (of equal ones the first, as
+    actors choose), and everywhere for heads that do not cut traces (appendix A.4).
+    """
+    # Not by q[action] >= max q: a compiler may compute q twice, rounded differently.
+    greedy = jnp.argmax(q, axis=-1) == actions.reshape(-1, 1)
+    return greedy | ~cut_traces.reshape(1, -1)
+
+
+def n_step_targets(
+    r_t: Float[Array, "T"],
+    ends: Ends,
+    v_t: Float[Array, "T"],
+    trace_t: Bool[Array, "T"],
+    n: int,
+) -> Float[Array, "T"]:
+    """Returns the targets of Q(s_t, a_t) for all T transitions, without gradient.
+
+        G^(0)_t = v_t
+        G^(m)_t = r_{t+1} + d_{t+1} (G^(m-1)_{t+1} if the trace continues, else v_{t+1})
+        target  = G^(min(n, T - t))_t
+
+    so that a return bootstraps after n steps, at the end of the sequence, or at the first
+    later state whose action was not greedy. Where `ends.unknown_t` is set the entry has no
+    meaning; `td_errors` sets its error to 0.
+
+    Args:
+        r_t: Rewards r_1 .. r_T.
+        ends: Discounts d_1 .. d_T, and transitions without a target.
+        v_t: Bootstrap values of s_1 .. s_T.
+        trace_t: Whether a return may continue through s_1 .. s_T.
+        n: 5 in the paper.
+    """
+    # A return must not continue through a state whose own transition has no target.
+    trace_t = trace_t & ~jnp.append(ends.unknown_t[1:], True)
+    target_t = beyond_t = v_t
+    for _ in range(n):
+        target_t = r_t + ends.discount_t * jnp.where(trace_t, beyond_t, v_t)
+        beyond_t = jnp.append(target_t[1:], v_t[-1])
+    return jax.lax.stop_gradient(target_t)
+
+
+def td_errors(
+    q_taken: Float[Array, "T"], target_t: Float[Array, "T"], ends: Ends
+) -> Float[Array, "T"]:
+    """Returns target - Q(s_t, a_t), and 0 for transitions without a target."""
+    return jnp.where(ends.unknown_t, 0.0, target_t - q_taken)
+
+
+def sequence_priority(
+    errors: Float[Array, "T"], maximum_weight: float = 0.9
+) -> Float[Array, ""]:
+    """Returns eta max |delta_t| + (1 - eta) mean |delta_t|   (Kapturowski et al. 2019)."""
+    size = jnp.abs(errors)
+    return maximum_weight * jnp.max(size) + (1 - maximum_weight) * jnp.mean(size)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from sidequest.environments import atari, gymnax_suite, minigrid, probes
+from sidequest.environments import atari, probes, suites
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.environments.scores import SCORES
 from sidequest.errors import UnknownGame
@@ -66,8 +66,8 @@ def is_atari(name: str) -> bool:
 def _factories() -> dict[str, Factory]:
     return {
         **{name: partial(atari.make, name) for name in atari.rom_names()},
-        **{name: partial(gymnax_suite.make, name) for name in gymnax_suite.GAMES},
-        **{name: partial(minigrid.make, name) for name in minigrid.GAMES},
+        **{name: partial(suites.make_gymnax, name) for name in suites.GYMNAX},
+        **{name: partial(suites.make_minigrid, name) for name in suites.MINIGRID},
         **{name: partial(_probe, name) for name in probes.PROBES},
         **_registered,
     }

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Integer, PyTree, UInt8, UInt32
 
-from sidequest.replay.store import (
+from sidequest.replay.replay import (
     MakeStore,
     Ring,
     Store,

@@ -31,8 +31,14 @@ from sidequest.agent.networks import QFunction, RecurrentQNetwork
 from sidequest.agent.rnd import RND, make_rnd
 from sidequest.config import Config, SwitchingConfig
 from sidequest.environments.base import EnvironmentSpec
-from sidequest.replay.replay import TRAINED_BLOCKS, Replay, ReplayState, make_replay
-from sidequest.replay.store import MakeStore, raw_store
+from sidequest.replay.replay import (
+    TRAINED_BLOCKS,
+    MakeStore,
+    Replay,
+    ReplayState,
+    make_replay,
+    raw_store,
+)
 from sidequest.switching import bandits
 from sidequest.switching.controllers import make_controller
 from sidequest.switching.metacontroller import (

@@ -28,7 +28,7 @@ the emulators. So when a run resumes,
 
     episodes in flight     are dropped: no table and no bandit ever hears of them
     sequences in replay    are cut: an episode begins where none has ended, and nothing is
-                           learned across that (see `agent.targets`)
+                           learned across that (see `agent.losses`)
     random numbers         continue: those of acting are counted by group steps
     replay, if not saved   is filled again; no update is due, or made up, for that time
 """

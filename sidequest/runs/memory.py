@@ -24,8 +24,7 @@ import jax
 from sidequest.config import Config
 from sidequest.environments.base import EnvironmentSpec
 from sidequest.errors import ConfigError
-from sidequest.replay.replay import ReplayState
-from sidequest.replay.store import MakeStore
+from sidequest.replay.replay import MakeStore, ReplayState
 from sidequest.replay.tiles import TileState, tile_store
 from sidequest.runs.build import Agent, RunState, build_agent, is_key
 from sidequest.switching.variants import Variant

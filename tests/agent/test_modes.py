@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sidequest.agent.modes import Behaviour, choose, current, modes_of
+from sidequest.agent.modes import Behaviour, Head, choose, current, make_heads, modes_of
 from sidequest.switching.variants import parse
 
 ACTIONS = 4
@@ -94,3 +94,41 @@ def test_the_mode_picks_the_behaviour():
     many = jax.vmap(current, (None, 0))(modes, jnp.array([False, True, False]))
     np.testing.assert_array_equal(many.epsilon, np.float32([0.1, 0.4, 0.1]))
     assert many.weights.shape == (3, 1)
+
+
+def test_the_extrinsic_head_is_always_there():
+    expected = Head("extrinsic", "extrinsic", 0.997, False, "all")
+    assert make_heads(()) == make_heads(("extrinsic",)) == (expected,)
+
+
+def test_order_does_not_depend_on_the_caller():
+    heads = make_heads(("twin", "short", "intrinsic", "short"))
+    names = [head.name for head in heads]
+    assert names == ["extrinsic", "intrinsic", "short", "twin"]
+
+
+def test_an_intrinsic_head_brings_trace_cutting_to_all():
+    extrinsic, intrinsic = make_heads(("intrinsic",))
+    assert extrinsic == Head("extrinsic", "extrinsic", 0.997, True, "all")
+    assert intrinsic == Head("intrinsic", "intrinsic", 0.997, True, "recent")
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_trace_cutting_can_be_asked_for(cut):
+    assert all(head.cut_traces is cut for head in make_heads(["intrinsic"], cut_traces=cut))
+    assert all(head.cut_traces is cut for head in make_heads(["twin"], cut_traces=cut))
+
+
+def test_the_twin_differs_from_the_extrinsic_head_by_name_only():
+    extrinsic, twin = make_heads(("twin",), discount=0.9)
+    assert twin == extrinsic._replace(name="twin")
+
+
+def test_only_the_short_head_has_the_short_discount():
+    heads = make_heads(("short", "twin"), discount=0.9, short_discount=0.5)
+    assert [head.discount for head in heads] == [0.9, 0.5, 0.9]
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(ValueError, match="intrisic"):
+        make_heads(("intrisic",))

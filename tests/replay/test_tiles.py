@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidequest.replay.replay import make_replay
-from sidequest.replay.store import Ring
+from sidequest.replay.replay import Ring, make_replay
 from sidequest.replay.tiles import Tiling, make_tiling, tile_report, tile_store
 from tests.replay.streams import items, observations
 

@@ -1,4 +1,4 @@
-"""gymnax's games as streams, beside the library's own stepping."""
+"""Games of gymnax and XLand-MiniGrid as streams, beside the libraries' own stepping."""
 
 import subprocess
 import sys
@@ -8,18 +8,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xminigrid
 
-from sidequest.environments import gymnax_suite
-from tests.environments.streams import check_stream, lengths, play_many
+from sidequest.environments import suites
+from tests.environments.streams import check_batch_is_loop, check_stream, lengths, play_many
 
 PLAYED = ["minatar:breakout", "bsuite:deep_sea", "classic:cartpole"]
-MINATAR = [name for name in gymnax_suite.GAMES if name.startswith("minatar:")]
+SHORT = suites.make_minigrid("minigrid:empty_random_5x5", max_steps=20)
+MINATAR = [name for name in suites.GYMNAX if name.startswith("minatar:")]
 
 
 @pytest.mark.parametrize("name", PLAYED)
 def test_is_the_stream_that_gymnax_plays(name):
     """gymnax resets in the same step too, and splits its keys as we do."""
-    game, ours = gymnax_suite.GAMES[name], gymnax_suite.make(name)
+    game, ours = suites.GYMNAX[name], suites.make_gymnax(name)
     theirs, params = gymnax.make(game.identifier, **game.constructor)
     params = params.replace(**game.params)
     keys = jax.random.split(jax.random.key(5), 60)
@@ -43,7 +45,7 @@ def test_is_the_stream_that_gymnax_plays(name):
 
 @pytest.mark.parametrize("name", PLAYED)
 def test_keeps_the_stream_convention(name):
-    environment = gymnax_suite.make(name)
+    environment = suites.make_gymnax(name)
     _, timesteps = play_many(environment, 0, streams=8, steps=200)
     check_stream(environment, timesteps)
     assert timesteps.terminated.any() and not timesteps.truncated.any()
@@ -52,7 +54,7 @@ def test_keeps_the_stream_convention(name):
 
 @pytest.mark.slow
 def test_freeway_runs_out_of_time_and_never_ends():
-    environment = gymnax_suite.make("minatar:freeway")
+    environment = suites.make_gymnax("minatar:freeway")
     _, timesteps = play_many(environment, 0, streams=2, steps=5_100)
     check_stream(environment, timesteps)
     assert set(lengths(timesteps)) == {environment.spec.max_steps} == {2_500}
@@ -62,7 +64,7 @@ def test_freeway_runs_out_of_time_and_never_ends():
 
 
 def test_mountain_car_has_a_thousand_steps_and_numbers_near_one():
-    environment = gymnax_suite.make("classic:mountain_car")
+    environment = suites.make_gymnax("classic:mountain_car")
     _, timesteps = play_many(environment, 0, streams=4, steps=2_100)
     check_stream(environment, timesteps)
     assert lengths(timesteps).max() == environment.spec.max_steps == 1_000
@@ -71,7 +73,7 @@ def test_mountain_car_has_a_thousand_steps_and_numbers_near_one():
 
 def test_deep_sea_pays_who_always_goes_right():
     """Each step right costs 0.01 / size, and the chest at the end is worth 1."""
-    environment = gymnax_suite.make("bsuite:deep_sea_10")
+    environment = suites.make_gymnax("bsuite:deep_sea_10")
     state, _ = environment.reset(jax.random.key(0))
     step, total = jax.jit(environment.step), 0.0
     for time in range(10):
@@ -86,7 +88,7 @@ def test_deep_sea_pays_who_always_goes_right():
 @pytest.mark.parametrize("name", MINATAR)
 def test_minatar_planes_are_zeros_and_ones(name):
     """So nothing is lost when they are stored as bytes."""
-    game = gymnax_suite.GAMES[name]
+    game = suites.GYMNAX[name]
     environment, params = gymnax.make(game.identifier)
     with jax.disable_jit():  # a step takes less time than compiling it
         observation, state = environment.reset(jax.random.key(0), params)
@@ -95,7 +97,7 @@ def test_minatar_planes_are_zeros_and_ones(name):
 
 
 def test_works_where_jax_is_strict_about_types():
-    environment = gymnax_suite.make("minatar:breakout")
+    environment = suites.make_gymnax("minatar:breakout")
     with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
         state, _ = jax.eval_shape(environment.reset, jax.random.key(0))
         action = jnp.zeros((), int)
@@ -116,3 +118,62 @@ def test_what_draws_gymnax_pictures_is_loaded_when_it_draws():
         "assert drawing <= sys.modules.keys()\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_lists_every_game_of_the_library_that_has_a_goal():
+    known = [name for name in xminigrid.registered_environments() if "XLand" not in name]
+    ours = {f"MiniGrid-{identifier}" for identifier in suites.MINIGRID.values()}
+    assert ours == set(known) - {"MiniGrid-Playground"}
+
+
+def test_names_are_what_people_expect():
+    assert suites.MINIGRID["minigrid:door_key_8x8"] == "DoorKey-8x8"
+    assert suites.MINIGRID["minigrid:unlock_pickup"] == "UnlockPickUp"
+    assert suites.MINIGRID["minigrid:memory_s16"] == "MemoryS16"
+    assert suites.MINIGRID["minigrid:empty_random_6x6"] == "EmptyRandom-6x6"
+
+
+def test_time_limit_and_goal_are_told_apart():
+    """In a room of 3x3 a random walk sometimes finds the goal within 20 steps."""
+    _, timesteps = play_many(SHORT, 0, streams=3, steps=300)
+    check_stream(SHORT, timesteps)
+    assert timesteps.terminated.any() and timesteps.truncated.any()
+    assert lengths(timesteps).max() == SHORT.spec.max_steps == 20
+    # Only the goal pays, less the later: 1 - 0.9 t / 20.
+    np.testing.assert_array_equal(timesteps.reward > 0, timesteps.terminated)
+    for stream in range(3):
+        starts = np.flatnonzero(timesteps.is_first[stream])
+        for begin, end in zip(starts[:-1], starts[1:], strict=True):
+            paid = 1 - 0.9 * (end - begin) / 20
+            expected = paid if timesteps.terminated[stream, end] else 0.0
+            np.testing.assert_allclose(timesteps.reward[stream, end], expected, 1e-6)
+
+
+def test_a_batch_is_the_streams_one_by_one():
+    check_batch_is_loop(SHORT, steps=300)
+
+
+def test_every_episode_has_a_level_of_its_own():
+    _, timesteps = play_many(SHORT, 0, streams=3, steps=300)
+    later = timesteps.observation[:, 1:][timesteps.is_first[:, 1:]]
+    assert len(np.unique(later, axis=0)) > 1
+
+
+def test_is_the_game_that_the_library_plays():
+    environment = suites.make_minigrid("minigrid:memory_s8")
+    theirs, params = xminigrid.make("MiniGrid-MemoryS8")
+    our_step, their_step = jax.jit(environment.step), jax.jit(theirs.step)
+    state, ours = environment.reset(jax.random.key(4))
+    expected = theirs.reset(params, jax.random.key(4))
+    for time in range(400):
+        np.testing.assert_array_equal(ours.observation, expected.observation)
+        key = jax.random.key(time)
+        action = jax.random.randint(key, (), 0, environment.spec.num_actions)
+        state, ours = our_step(key, state, action)
+        expected = their_step(params, expected, action)
+        assert ours.reward == expected.reward
+        assert ours.is_first == expected.last()
+        assert ours.terminated == (expected.discount == 0)
+        if expected.last():
+            break
+    assert ours.is_first

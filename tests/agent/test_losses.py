@@ -6,15 +6,20 @@ import numpy as np
 import pytest
 import rlax
 
-from sidequest.agent.targets import (
+from sidequest.agent.losses import (
     Ends,
+    Rules,
+    Step,
     double_q_values,
     episode_ends,
     greedy_traces,
     n_step_targets,
     sequence_priority,
     td_errors,
+    unroll,
 )
+from sidequest.agent.modes import make_heads
+from tests.agent.batches import make_network, random_core, random_steps
 
 GAMMA = 0.9
 SEEDS = range(20)
@@ -22,14 +27,21 @@ SEEDS = range(20)
 
 def ends_of(steps, terminated=(), truncated=(), cut=(), timeout_is_terminal=False):
     first = (*terminated, *truncated, *cut)
-    flags = (
-        jnp.isin(jnp.arange(steps), jnp.array(where, int))
-        for where in (terminated, truncated, first)
-    )
+    where = (jnp.array(where, int) for where in (terminated, truncated, first))
+    flags = (jnp.isin(jnp.arange(steps), each) for each in where)
+    return ends_by(*flags, timeout_is_terminal)
+
+
+def ends_by(terminated, truncated, is_first, timeout_is_terminal):
+    """Ends of T transitions, from what arrived with their T next states."""
+    flags = (jnp.append(False, flag) for flag in (terminated, truncated, is_first))
+    nothing = jnp.zeros(len(terminated) + 1)
+    action = nothing.astype(int)
+    (head,) = make_heads((), discount=GAMMA)
     return episode_ends(
-        *flags,
-        GAMMA,
-        timeout_is_terminal=timeout_is_terminal,
+        Step(nothing, action, nothing, *flags, action),
+        head,
+        Rules((head,), 0, 5, timeout_is_terminal, 0.9),
     )
 
 
@@ -62,13 +74,8 @@ def random_stream(seed, steps=23):
 
 
 def targets(stream, n, timeout_is_terminal=False):
-    ends = episode_ends(
-        jnp.asarray(stream["terminated"]),
-        jnp.asarray(stream["truncated"]),
-        jnp.asarray(stream["terminated"] | stream["truncated"]),
-        GAMMA,
-        timeout_is_terminal=timeout_is_terminal,
-    )
+    terminated, truncated = stream["terminated"], stream["truncated"]
+    ends = ends_by(terminated, truncated, terminated | truncated, timeout_is_terminal)
     r, v, trace = (jnp.asarray(stream[name]) for name in ("r", "v", "trace"))
     return n_step_targets(r, ends, v, trace, n), ends
 
@@ -233,3 +240,25 @@ def test_a_batch_of_streams_is_each_alone():
     batch, _ = jax.vmap(lambda stream: targets(stream, 5))(stacked)
     alone = [targets(stream, 5)[0] for stream in streams]
     np.testing.assert_allclose(batch, np.stack(alone), rtol=1e-6)
+
+
+@pytest.mark.usefixtures("optimised")
+def test_a_greedy_action_cuts_no_trace_in_a_compiled_program():
+    """A compiler may compute Q-values twice, once for the action and once for the best."""
+    network, core = make_network(3, jax.random.key(0)), random_core(0, 16)
+    steps, always = random_steps(0, 16, 40), jnp.ones(3, bool)
+    same = network.identity_normalisation()
+
+    @jax.jit
+    def q_of(network, steps, core):
+        return unroll(network, network, same, steps, core, 0)[0]
+
+    @jax.jit
+    def traces_of(network, steps, core):
+        q = unroll(network, network, same, steps, core, 0)[0]
+        return jax.vmap(lambda q, a: greedy_traces(q, a, always))(q, steps.action)
+
+    best = jnp.argmax(q_of(network, steps, core), axis=-1)
+    greedy = best == steps.action[..., None]
+    np.testing.assert_array_equal(traces_of(network, steps, core), greedy)
+    assert 0 < np.mean(greedy) < 1
