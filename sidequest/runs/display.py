@@ -234,7 +234,7 @@ class Log:
 
     def show(self, progress: Progress) -> None:
         left = _time_left(progress)
-        text = "  ".join([f"{_share(progress):4.0%}", numbers(progress), *left])
+        text = "  ".join([f"{_share(progress):4.0%}", _numbers(progress), *left])
         self.log(text, is_progress=progress.frames < progress.total)
 
     def log(self, text: str, is_progress: bool = False) -> None:
@@ -341,7 +341,7 @@ class GroupDisplay:
         self.done = min(progress.frames, progress.total) * self.runs
         if self._resumed_at is None:
             self._resumed_at = self.done
-        self.text = f"{self.game}: {numbers(progress)}"
+        self.text = f"{self.game}: {_numbers(progress)}"
         self._study.display.log(f"{self._study} | {self.text}", is_progress=True)
 
     def end(self, kind: str, reason: str = "") -> None:
@@ -378,7 +378,7 @@ def _draw_bar(done: int, of: int, text: str) -> "RenderableType":
     return line
 
 
-def numbers(progress: Progress) -> str:
+def _numbers(progress: Progress) -> str:
     """Returns the newest numbers of all runs in one line."""
     known = _known_numbers(progress).values()
     return "  ".join([f"{short(progress.frames)} frames", *known])

@@ -51,7 +51,7 @@ _LONGEST = 10_000  # steps of an episode in a game that has no limit of its own
 _EMULATORS = 8  # at most, that play side by side on the host
 _GREEDY = parse("XU-experiment-level-G")
 
-Report = Callable[[int, int], None]
+_Report = Callable[[int, int], None]
 """Is called with progress: episodes that have ended, steps of all episodes."""
 
 
@@ -154,12 +154,12 @@ class GreedyScores:
         return ended
 
 
-def evaluate_hosted(
+def _evaluate_hosted(
     game: HostedGame,
     q_function: QFunction,
     episodes: int,
     seed: int,
-    report: Report = lambda ended, steps: None,
+    report: _Report = lambda ended, steps: None,
 ) -> Scores:
     """Plays greedy episodes on a few emulators, each a share that is fixed beforehand.
 
@@ -198,7 +198,7 @@ def evaluate_hosted(
 
 
 def evaluate_run(
-    folder: Path, episodes: int, seed: int, report: Report = lambda ended, steps: None
+    folder: Path, episodes: int, seed: int, report: _Report = lambda ended, steps: None
 ) -> dict[str, Any]:
     """Plays greedy episodes with a run's parameters, and returns what they scored.
 
@@ -211,7 +211,7 @@ def evaluate_run(
         key = jax.random.fold_in(jax.random.key(seed), EVALUATION)
         scores = jax.device_get(play(key, player.q_function))
     else:
-        scores = evaluate_hosted(player.game, player.q_function, episodes, seed, report)
+        scores = _evaluate_hosted(player.game, player.q_function, episodes, seed, report)
     returns = np.asarray(scores.episode_return)
     name, mean = player.run["game"], float(returns.mean())
     return {

@@ -15,8 +15,8 @@ from sidequest.runs.build import IterationRecord
 from sidequest.switching.metacontroller import DIMENSIONS
 from sidequest.switching.variants import ArmSets, Variant
 
-Row = dict[str, Any]
-GreedyRow = tuple[int, Any, Any]
+_Row = dict[str, Any]
+_GreedyRow = tuple[int, Any, Any]
 """Frames of the run when a greedy episode began, its return, its length."""
 
 _SUMMARY = (
@@ -52,8 +52,8 @@ class RunLog:
         record: IterationRecord,
         clock: Clock,
         updates: int,
-        evaluations: Iterable[GreedyRow] = (),
-    ) -> dict[str, list[Row]]:
+        evaluations: Iterable[_GreedyRow] = (),
+    ) -> dict[str, list[_Row]]:
         """Returns the rows that a chunk of iterations adds to each table.
 
         Args:
@@ -73,7 +73,7 @@ class RunLog:
         }
         return {table: list(new) for table, new in rows.items()}
 
-    def _episodes(self, record: IterationRecord, clock: Clock) -> Iterator[Row]:
+    def _episodes(self, record: IterationRecord, clock: Clock) -> Iterator[_Row]:
         """Yields a row for each episode that ended."""
         columns = record.summaries._asdict() | {"choices": record.choices}
         # [iterations, L, B, ...] becomes [steps, B, ...].
@@ -83,7 +83,7 @@ class RunLog:
         }
         for step, stream in zip(*np.nonzero(flat["finished"]), strict=True):
             at = {name: column[step, stream] for name, column in flat.items()}
-            chosen: Row = dict(zip(DIMENSIONS, at["choices"], strict=True))
+            chosen: _Row = dict(zip(DIMENSIONS, at["choices"], strict=True))
             bandits = self._bandits.items()
             yield {
                 "frames": clock.after(int(step)),
@@ -93,7 +93,7 @@ class RunLog:
                 **{f"arm_{name}": arms[chosen[name]] for name, arms in bandits},
             }
 
-    def _learning(self, metrics: Metrics, frames: int, updates: int) -> Iterator[Row]:
+    def _learning(self, metrics: Metrics, frames: int, updates: int) -> Iterator[_Row]:
         """Yields one row of means over the iterations that had an update, if any had.
 
         Skipped updates are counted, and are in no mean unless there are no others.
@@ -103,7 +103,7 @@ class RunLog:
         if not updated.any():
             return
         finite = updated & np.isfinite(columns["loss"])
-        row: Row = {"frames": frames, "updates": updates}
+        row: _Row = {"frames": frames, "updates": updates}
         for name, values in columns.items():
             mean = values[finite if finite.any() else updated].mean(axis=0)
             if mean.ndim:
@@ -115,7 +115,7 @@ class RunLog:
             row[count] = columns[count][updated][-1]
         yield row
 
-    def _arms(self, probabilities: Float[np.ndarray, "D K"], frames: int) -> Iterator[Row]:
+    def _arms(self, probabilities: Float[np.ndarray, "D K"], frames: int) -> Iterator[_Row]:
         """Yields a row for each arm of each bandit."""
         for name, arms in self._bandits.items():
             own = probabilities[DIMENSIONS.index(name)]
@@ -136,14 +136,14 @@ class _TraceSampler:
         self._due = 0
         self._open: list[tuple[bool, float, float]] = []  # mode, signal, reward
 
-    def snapshot(self) -> Row:
+    def snapshot(self) -> _Row:
         """Returns the open episode and when the next is due, for a checkpoint."""
         modes, signals, rewards = zip(*self._open, strict=True) if self._open else [()] * 3
         return plain(
             {"due": self._due, "modes": modes, "signals": signals, "rewards": rewards}
         )
 
-    def restore(self, state: Row) -> None:
+    def restore(self, state: _Row) -> None:
         """Continues from a snapshot, in which None stands for what is not finite."""
         self._due = state["due"]
         signals, rewards = (
@@ -156,7 +156,7 @@ class _TraceSampler:
         """Forgets the open episode: its environment was interrupted."""
         self._open.clear()
 
-    def rows(self, record: IterationRecord, clock: Clock) -> Iterator[Row]:
+    def rows(self, record: IterationRecord, clock: Clock) -> Iterator[_Row]:
         """Yields a row for each episode that is complete and due."""
         columns = (record.modes, record.signals, record.rewards, record.is_first)
         steps = zip(*(np.asarray(column).reshape(-1) for column in columns), strict=True)

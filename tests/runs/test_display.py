@@ -17,7 +17,6 @@ from sidequest.runs.display import (
     ProgressMeter,
     StudyDisplay,
     duration,
-    numbers,
 )
 
 NAN = math.nan
@@ -96,6 +95,14 @@ def test_what_is_not_known_is_left_out():
 def test_a_narrow_terminal_cuts_lines_and_adds_none():
     assert len(drawn(ONE, width=40)) == 6
     assert all(len(line) <= 40 for line in drawn(ONE, width=40))
+
+
+def numbers(progress) -> str:
+    """The line of a log, between how far the run is and the time left."""
+    lines, log = [], Log()
+    log.say = lines.append
+    log.show(progress._replace(seconds_left=NAN))
+    return lines[0][6:]
 
 
 def test_the_numbers_in_one_line():

@@ -22,7 +22,6 @@ from sidequest.runs import checkpoint, evaluation, hosted, ondevice
 from sidequest.runs.build import build_agent, make_q_function
 from sidequest.runs.evaluation import (
     GreedyScores,
-    evaluate_hosted,
     evaluate_run,
     load_player,
     make_evaluator,
@@ -159,7 +158,7 @@ def evaluate_group(lengths, episodes):
 
     game = HostedGame(build, Group.spec)
     report = lambda *told: heard.append(told)  # noqa: E731
-    scores = evaluate_hosted(game, Stubborn(1.0), episodes, 9, report)
+    scores = evaluation._evaluate_hosted(game, Stubborn(1.0), episodes, 9, report)
     assert group.closed
     return scores, heard
 
