@@ -44,6 +44,9 @@ settings.register_profile(
 settings.load_profile("sidequest")
 
 
+# Tracing makes objects by the million, of which few are garbage in cycles.
+gc.set_threshold(50_000, 20, 20)
+
 _programs = 0
 
 

@@ -340,7 +340,7 @@ def test_emulators_get_the_actions_that_the_block_holds():
     told = [Told(group) for group in start()]
     run = make_run(game.spec, told)
     run.start(individual(0))
-    count = 5
+    count = 3
     blocks(run, count - 1)
     steps, _ = jax.device_get(run.state.block.contents())
     for number, fresh in enumerate(start()):
