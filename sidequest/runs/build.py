@@ -132,6 +132,12 @@ class Agent(NamedTuple):
     streams: int
     block_length: int
     batch_size: int
+    frames_per_step: int
+
+    @property
+    def frames_per_block(self) -> int:
+        """Environment frames of a block, of all environments together."""
+        return self.streams * self.block_length * self.frames_per_step
 
 
 def build_agent(
@@ -170,7 +176,7 @@ def build_agent(
     )
     network = functools.partial(make_network, config, spec, len(heads))
     core = jax.eval_shape(lambda: network(jax.random.key(0)).initial_state())
-    example, arms = _step_example(spec), make_arms(switching)
+    example, arms = _step_example(spec), _make_arms(switching)
     return Agent(
         heads=names,
         arms=arms,
@@ -200,6 +206,7 @@ def build_agent(
         streams=config.acting.streams,
         block_length=replay.block_length,
         batch_size=learning.batch_size,
+        frames_per_step=spec.frames_per_step,
     )
 
 
@@ -253,7 +260,7 @@ def make_switching(switching: SwitchingConfig):
     return make_controller(signals, switching.rule)
 
 
-def make_arms(switching: SwitchingConfig) -> ArmSets:
+def _make_arms(switching: SwitchingConfig) -> ArmSets:
     """Returns the arms that bandits choose from."""
     return ArmSets(switching.explore_arms, switching.exploit_arms, switching.rate_arms)
 

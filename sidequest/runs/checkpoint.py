@@ -38,7 +38,7 @@ from sidequest.runs.shards import (
 )
 from sidequest.runs.spec import RunSpec, identity, refuse_other
 
-Tree = TypeVar("Tree")
+_Tree = TypeVar("_Tree")
 
 PARAMETERS = "parameters.npz"
 FOLDER = "checkpoints"
@@ -83,7 +83,7 @@ class ResumePoint(NamedTuple):
         return self.snapshot.frames if self.snapshot else 0
 
 
-class Manifest(NamedTuple):
+class _Manifest(NamedTuple):
     """What a checkpoint says of itself; the digests of its files are not verified yet."""
 
     path: Path
@@ -131,7 +131,7 @@ def newest(
 
     Args:
         state_spec: The structure of the state.
-        say: Is told which checkpoints are damaged.
+        say: Is called with a line for each damaged checkpoint.
         run: The identity that the checkpoint must have.
         how: Goes to `restore`.
     """
@@ -166,7 +166,7 @@ def listed(folder: Path) -> list[Path]:
     return []
 
 
-def read_manifest(path: Path) -> Manifest:
+def read_manifest(path: Path) -> _Manifest:
     """Raises `Damaged` if the manifest is not as it was written, or of another schema."""
     try:
         if (path / MANIFEST).stat().st_size > _LARGEST:
@@ -185,7 +185,7 @@ def read_manifest(path: Path) -> Manifest:
         }
         files = {name: FileNote(**note) for name, note in body["files"].items()}
         content = (body["run"], int(body["frames"]), body["host"], body["records"])
-        return Manifest(path, *content, leaves, files)
+        return _Manifest(path, *content, leaves, files)
     except OSError as error:
         raise Damaged(f"{MANIFEST} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -200,7 +200,7 @@ def sealed(body: Mapping[str, Any]) -> bytes:
 
 
 def restore(
-    manifest: Manifest, state_spec: Any, *, under: str = "", on_device: bool = False
+    manifest: _Manifest, state_spec: Any, *, under: str = "", on_device: bool = False
 ) -> Any:
     """Returns the saved state in the structure of `state_spec`; verifies its files first.
 
@@ -289,7 +289,7 @@ def prune(folder: Path, good: Sequence[int]) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-TakeSnapshots: TypeAlias = Callable[[], Mapping[Path, Snapshot]]
+_TakeSnapshots: TypeAlias = Callable[[], Mapping[Path, Snapshot]]
 """Copies the state of runs; returns snapshots, by folder, that change no more."""
 
 
@@ -318,7 +318,7 @@ class CheckpointWriter:
         """Returns whether a multiple of the interval lies between two counts of frames."""
         return now // self._every > before // self._every
 
-    def save(self, take: TakeSnapshots) -> None:
+    def save(self, take: _TakeSnapshots) -> None:
         """Copies the state of the runs, and writes it while they train on."""
         self.wait()
         begin = time.perf_counter()
@@ -334,7 +334,7 @@ class CheckpointWriter:
         self._thread = threading.Thread(target=self._write, args=(snapshots, paused))
         self._thread.start()
 
-    def save_now(self, take: TakeSnapshots) -> None:
+    def save_now(self, take: _TakeSnapshots) -> None:
         """Writes before it returns; raises `CannotWrite` if that is not possible."""
         self.save(take)
         self.wait()
@@ -391,7 +391,7 @@ def _is_on_device(state) -> bool:
     return any(isinstance(leaf, jax.Array) and not is_key(leaf) for leaf in leaves)
 
 
-def portable(tree: Tree) -> Tree:
+def portable(tree: _Tree) -> _Tree:
     """Returns a tree with integers for random keys."""
 
     def convert(leaf):
@@ -440,7 +440,7 @@ def save(path: Path, tree) -> None:
     os.replace(part, path)
 
 
-def load(path: Path, spec: Tree) -> Tree:
+def load(path: Path, spec: _Tree) -> _Tree:
     """Reads arrays into the structure of `spec`; shapes and types must be its own.
 
     Raises:

@@ -19,7 +19,7 @@ from sidequest.runs.display import Display, duration
 from sidequest.runs.process import write_stderr
 from sidequest.types import Timestep
 
-Built = TypeVar("Built")
+_Built = TypeVar("_Built")
 
 NICENESS = 10
 """How much emulators lower their priority; any user may lower a priority."""
@@ -115,14 +115,14 @@ class BuildCounter:
         self._display.count(text, built, self._total)
 
 
-def build_politely(build: Callable[[], Built]) -> Built:
+def build_politely(build: Callable[[], _Built]) -> _Built:
     """Calls `build` in a thread of low priority, which the threads that it starts inherit.
 
     Emulators keep every core busy. The control thread has little to do, but while it waits
     for a core a whole group waits for its actions.
     """
 
-    def start() -> Built:
+    def start() -> _Built:
         if sys.platform == "linux":  # elsewhere a priority is that of the whole process
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
         return build()

@@ -26,7 +26,7 @@ A checkpoint holds all of the device's state between two blocks, and the record 
 newest block, which the bandits have yet to be updated with. It does not hold what is inside
 the emulators. So when a run resumes,
 
-    episodes in flight     are dropped: no table and no bandit ever hears of them
+    episodes in flight     are dropped: they are in no table and update no bandit
     sequences in replay    are cut: an episode begins where none has ended, and nothing is
                            learned across that (see `agent.losses`)
     random numbers         continue: those of acting are counted by group steps
@@ -83,7 +83,7 @@ HOST_COPY = 2 * 10**9
 streamed from the device to the disk, while training pauses."""
 
 
-class BlockRecord(NamedTuple):
+class _BlockRecord(NamedTuple):
     """What one block leaves behind for the tables; NumPy arrays."""
 
     block: int
@@ -154,12 +154,12 @@ class HostedLoop:
         group_steps = blocks * len(self.groups) * self.agent.block_length
         block = block._replace(group_steps=jnp.int32(group_steps % 2**31))
         greedy = [GreedyEpisode(*episode) for episode in unread["evaluations"]]
-        record = BlockRecord(unread["block"], unread["updates"], saved["unread"], greedy)
+        record = _BlockRecord(unread["block"], unread["updates"], saved["unread"], greedy)
         self._prepare(blocks, host["updates"], record)
         run = run._replace(actors=pack(actors, axes=1), replay=replay)
         self.state = HostedState(run, block, playing)
 
-    def _prepare(self, blocks: int, updates: int, unread: BlockRecord | None) -> None:
+    def _prepare(self, blocks: int, updates: int, unread: _BlockRecord | None) -> None:
         """Sets the host's side of a run after so many blocks and updates."""
         if self._arrived is None:
             self._arrived = _to_device(self.groups[0].recv())
@@ -171,7 +171,7 @@ class HostedLoop:
         self._greedy_episodes: list[GreedyEpisode] = []
         self._batch: Sample | None = None
 
-    def __iter__(self) -> Iterator[BlockRecord]:
+    def __iter__(self) -> Iterator[_BlockRecord]:
         """Trains for ever. A block's record comes when the block after it is complete, so
         that the copy from the device has had time."""
         steps = len(self.groups) * self.agent.block_length
@@ -268,7 +268,7 @@ class HostedLoop:
         self._replace(learner=learner, replay=replay)
         self.updates += 1
 
-    def _finish_block(self) -> BlockRecord:
+    def _finish_block(self) -> _BlockRecord:
         """Adds the block to replay, starts the copy of its record, syncs parameters."""
         run, record = self.programs.finish_block(
             self.state.run, self.state.block, self.metrics
@@ -281,7 +281,7 @@ class HostedLoop:
             leaf.copy_to_host_async()
         greedy, self._greedy_episodes = self._greedy_episodes, []
         self.blocks += 1
-        return BlockRecord(self.blocks - 1, self.updates, record, greedy)
+        return _BlockRecord(self.blocks - 1, self.updates, record, greedy)
 
     def _update_bandits(self, record: IterationRecord) -> None:
         """Updates the bandits with the episodes that ended, in their order."""
@@ -335,7 +335,7 @@ def _to_device(timestep: Timestep) -> tuple[Array, Array]:
 
     The rest is small, but it should not go with the call that acts on it, right after the
     frames of the next group were handed over: it may queue behind them. On an H200 such a
-    call computed for 0.7 ms and stood still for 1.7.
+    call computed for 0.7 ms and waited for 1.7.
     """
     return jax.device_put((timestep.observation, pack_timestep(timestep)))
 
@@ -360,7 +360,6 @@ class Backend:
         """Builds the agent; raises `ConfigError` if a run does not fit into memory."""
         config, variants = runs[0].config, [spec.variant for spec in runs]
         self.game, self.memory = game, memory
-        self.frames_per_step = game.spec.frames_per_step
         self.agent = build_agent(config, game.spec, variants, tiled(memory))
         self.state_spec = state_spec(self.agent, variants[0])
         state = self.state_spec["run"]._replace(replay=self.state_spec["replay"])
@@ -418,9 +417,7 @@ class HostedRun:
         )
         self._emulators = [*groups, evaluator]
         self.frames = point.frames
-        self._frames_per_block = (
-            agent.streams * agent.block_length * game.spec.frames_per_step
-        )
+        self._frames_per_block = agent.frames_per_block
         self._skipped = 0
         self._held: Int[Array, ""] | None = None  # blocks in replay, on their way here
         try:

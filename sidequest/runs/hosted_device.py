@@ -104,7 +104,7 @@ def _from_words(words: UInt32[Array, "..."], dtype: Any) -> Array:
     return lax.bitcast_convert_type(words, dtype)
 
 
-class Collected(NamedTuple):
+class _Collected(NamedTuple):
     """The block that is being filled."""
 
     group_steps: Int[Array, ""]
@@ -122,7 +122,7 @@ class Collected(NamedTuple):
         return steps._replace(observation=self.frames), records
 
 
-class Playing(NamedTuple):
+class _Playing(NamedTuple):
     """E greedy episodes side by side; their returns are counted on the host."""
 
     q_functions: QFunction
@@ -138,8 +138,8 @@ class HostedState(NamedTuple):
 
     run: RunState
     """Its environments and timesteps are on the host, so they are empty here."""
-    block: Collected
-    playing: Playing | None
+    block: _Collected
+    playing: _Playing | None
     """Of the evaluator."""
 
 
@@ -175,7 +175,7 @@ def sync_parameters(agent: Agent, learner: LearnerState, meta: MetaState) -> Pol
 
 
 def finish_block(
-    agent: Agent, run: RunState, block: Collected, metrics: Metrics
+    agent: Agent, run: RunState, block: _Collected, metrics: Metrics
 ) -> tuple[RunState, IterationRecord]:
     """Adds a complete block to replay; returns what the tables need of it."""
     steps, records = block.contents()
@@ -206,7 +206,7 @@ def unpack_timestep(frames: Num[Array, "B ..."], rest: Float[Array, "4 B"]) -> T
     return Timestep(frames, reward, terminated > 0, truncated > 0, is_first > 0)
 
 
-def empty_block(agent: Agent, key: Key, policy: Policy, actors: ActorState) -> Collected:
+def empty_block(agent: Agent, key: Key, policy: Policy, actors: ActorState) -> _Collected:
     """Returns a block before its first step; `key` and `policy` are for shapes only."""
     streams = agent.streams
     steps = jax.tree.map(
@@ -223,7 +223,7 @@ def empty_block(agent: Agent, key: Key, policy: Policy, actors: ActorState) -> C
         return jnp.zeros((agent.block_length, *leaf.shape), leaf.dtype)
 
     steps, records = jax.tree.map(blank, (steps, records))
-    return Collected(
+    return _Collected(
         group_steps=jnp.zeros((), jnp.int32),
         frames=steps.observation,
         packed=pack((steps._replace(observation=None), records), axes=2),
@@ -238,8 +238,8 @@ def step_group(
     policy: Policy,
     arrived: tuple[Num[Array, "size ..."], Float[Array, "4 size"]],
     actors: Packed,
-    block: Collected,
-) -> tuple[Int[Array, "size"], Packed, Collected]:
+    block: _Collected,
+) -> tuple[Int[Array, "size"], Packed, _Collected]:
     """Acts on the timesteps of the next group [size], and puts them into the block.
 
     Args:
@@ -261,7 +261,7 @@ def step_group(
         before.core,
         _columns(block.core, first, size),
     )
-    block = Collected(
+    block = _Collected(
         group_steps=block.group_steps + 1,
         frames=_put(block.frames, timesteps.observation[None], (t, first)),
         packed=_put(block.packed, _one_row(pack((steps, records), axes=1)), (t, first)),
@@ -270,29 +270,29 @@ def step_group(
     return actions, _put(actors, pack(after, axes=1), (first,)), block
 
 
-def begin_playing(q_function: QFunction, episodes: int) -> Playing:
+def begin_playing(q_function: QFunction, episodes: int) -> _Playing:
     """Returns the evaluator before the first timesteps of its emulators."""
 
     def repeat(tree):
         return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], episodes, axis=0), tree)
 
     cores = repeat(q_function.initial_state())
-    return Playing(repeat(q_function), cores, jnp.zeros(episodes, jnp.int32))
+    return _Playing(repeat(q_function), cores, jnp.zeros(episodes, jnp.int32))
 
 
 def play(
     newest: QFunction,
     arrived: tuple[Num[Array, "E ..."], Float[Array, "4 E"]],
-    playing: Playing,
-) -> tuple[Int[Array, "E"], Playing]:
+    playing: _Playing,
+) -> tuple[Int[Array, "E"], _Playing]:
     """Makes a greedy step of each episode; those that start take the newest parameters."""
 
-    def one(timestep: Timestep, now: Playing) -> tuple[Int[Array, ""], Playing]:
+    def one(timestep: Timestep, now: _Playing) -> tuple[Int[Array, ""], _Playing]:
         q_function = jax.tree.map(
             lambda new, old: jnp.where(timestep.is_first, new, old), newest, now.q_functions
         )
         action, core = act_greedily(q_function, timestep, now.previous_actions, now.cores)
-        return action, Playing(q_function, core, action)
+        return action, _Playing(q_function, core, action)
 
     return jax.vmap(one)(unpack_timestep(*arrived), playing)
 

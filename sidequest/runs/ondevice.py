@@ -50,7 +50,7 @@ from sidequest.switching.metacontroller import Episodes, MetaState
 from sidequest.switching.variants import Variant
 from sidequest.types import Key, Timestep
 
-CHUNK_STEPS = 256  # steps of each environment between two returns to the host
+_CHUNK_STEPS = 256  # steps of each environment between two returns to the host
 _RUNS = "runs"  # the axis that local devices share
 # What runs once is not worth optimising.
 _UNOPTIMISED: dict[str, str | bool] = {"xla_backend_optimization_level": "0"}
@@ -272,7 +272,7 @@ def map_runs(mesh: Mesh, function: Callable, *, shared: int = 0) -> Callable:
         specs = tuple(PartitionSpec(*[_RUNS] * (axis == 0)) for axis in axes)
 
         def alone(*arguments):
-            own = take_run(arguments[:first_shared], 0)
+            own = _take_run(arguments[:first_shared], 0)
             result = function(*own, *arguments[first_shared:])
             return jax.tree.map(lambda leaf: leaf[None], result)
 
@@ -291,7 +291,7 @@ def _is_cpu(mesh: Mesh) -> bool:
     return mesh.devices.flat[0].platform == "cpu"
 
 
-def take_run(stacked, run: int | Int[Array, ""]):
+def _take_run(stacked, run: int | Int[Array, ""]):
     """Returns one run's part of a tree of all."""
     return jax.tree.map(lambda leaf: leaf[run], stacked)
 
@@ -306,7 +306,6 @@ class Backend:
         """Builds the agent; raises `ConfigError` if the runs do not fit into memory."""
         config, variants = runs[0].config, [spec.variant for spec in runs]
         self.environment = environment
-        self.frames_per_step = environment.spec.frames_per_step
         self.agent = build_agent(config, environment.spec, variants)
         state = state_spec(self.agent, environment, variants[0])
         self.state_spec: dict[str, Any] = {"run": state}
@@ -345,7 +344,7 @@ class Population:
         config = points[0].spec.config
         self._agent, self._environment, self._count = agent, environment, len(points)
         self._total, self._interval = points[0].spec.frames, config.evaluation.interval
-        self._iterations = max(1, CHUNK_STEPS // agent.block_length)
+        self._iterations = max(1, _CHUNK_STEPS // agent.block_length)
         self._block = self._evaluated = 0
         self._mesh = make_mesh(len(points), points[0].sharded)
         each = [run_arrays(one.spec.variant, one.spec.seed, agent) for one in points]
@@ -364,8 +363,7 @@ class Population:
     @property
     def frames(self) -> int:
         """Frames of each run so far."""
-        steps = self._block * self._agent.block_length * self._agent.streams
-        return steps * self._environment.spec.frames_per_step
+        return self._block * self._agent.frames_per_block
 
     def _begin(self) -> list[RunState]:
         def init(arrays: RunArrays) -> RunState:
@@ -413,7 +411,7 @@ class Population:
         updates = self._gather([batch.learner.updates for batch in self._batches])
         return Chunk(
             start=start,
-            records=[take_run(records, run) for run in range(self._count)],
+            records=[_take_run(records, run) for run in range(self._count)],
             updates=updates.tolist(),
             evaluations=evaluations,
             replay_fill=min(1.0, self._block / self._agent.replay.ring.blocks),
@@ -455,7 +453,7 @@ class Population:
     def parameters(self) -> list:
         """Returns the newest Q-function of each run, on the host."""
         stacked = self._gather([batch.learner.q_function for batch in self._batches])
-        return [take_run(stacked, run) for run in range(self._count)]
+        return [_take_run(stacked, run) for run in range(self._count)]
 
     def report(self) -> str:
         """Returns nothing: all that there is to say is in the tables."""

@@ -108,7 +108,6 @@ class Backend(Protocol):
     """Bytes for the frames in replay, on emulators."""
     parallel: bool
     """Whether runs train side by side; else in turn, with their state on the device."""
-    frames_per_step: int
 
     def start(self, points: Sequence[ResumePoint], display: Display) -> Runtime:
         """Starts runs that are equally far."""
@@ -307,7 +306,7 @@ class _GroupLog:
         config, total = self.specs[0].config, self.specs[0].frames
         agent = backend.agent
         self._streams = agent.streams
-        self._frames_per_step = backend.frames_per_step
+        self._frames_per_step = agent.frames_per_step
         interval = total // config.evaluation.traces
         self._logs = [
             RunLog(spec.variant, agent.arms, agent.heads, interval) for spec in self.specs
