@@ -16,7 +16,7 @@ from sidequest.environments import registry
 from sidequest.errors import VariantError
 from sidequest.figures import claims, gallery, pairs
 from sidequest.figures.data import Plot, Records
-from sidequest.figures.rules import NOT_SUPPORTED, SUPPORTED, Verdict
+from sidequest.figures.rules import Verdict
 from sidequest.records import read_table
 from sidequest.runs.trainer import run
 from sidequest.switching import triggers, variants
@@ -128,8 +128,8 @@ def test_a_figure_is_added(monkeypatch, records, tmp_path):
 def many_episodes(records: Records) -> Verdict:
     """Judges whether runs had more than 3 episodes each."""
     fewest = records.runs["episodes"].min()
-    state = SUPPORTED if isinstance(fewest, int) and fewest > 3 else NOT_SUPPORTED
-    return Verdict(state, f"At least {fewest} episodes.")
+    passed = isinstance(fewest, int) and fewest > 3
+    return Verdict("supported" if passed else "not supported", f"{fewest} or more.")
 
 
 def test_a_claim_is_added(monkeypatch, records):
@@ -138,4 +138,4 @@ def test_a_claim_is_added(monkeypatch, records):
     assert text.keys() == claims.CLAIMS[0]._asdict().keys() - {"name", "judge"}
     monkeypatch.setattr(claims, "CLAIMS", (claim,))
     ((judged, verdict),) = claims.judge_all(records)
-    assert judged is claim and verdict.state in (SUPPORTED, NOT_SUPPORTED)
+    assert judged is claim and verdict.state == "supported"

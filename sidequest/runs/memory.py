@@ -71,9 +71,7 @@ def replay_memory(
     requested: int | None,
 ) -> int:
     """Returns the bytes for the frames in replay: those requested, or those that the device
-    has left, and never more than the capacity can use.
-
-    Several variants share one number, which is enough for each.
+    has left, and never more than the capacity can use. Variants share one number.
 
     Raises:
         ConfigError: If replay cannot work with these settings, or not with so little.
