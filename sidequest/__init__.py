@@ -12,7 +12,7 @@ replay        WHAT to remember: prioritised sequences on the accelerator
 environments  WHERE: JAX-native games, probe tasks, Atari
 runs          one run from start to finish
 study         many runs: the paper's studies as data, and how they are trained
-figures       pictures from records, the paper's claims, the report, films
+figures       plots of records, the paper's claims, the report, films
 bench         how fast it is
 cli           the command `sidequest`
 

@@ -19,7 +19,7 @@ from sidequest.agent import modes
 from sidequest.agent.lstm import CoreState
 from sidequest.agent.networks import Inputs, QFunction
 from sidequest.switching import metacontroller, periods
-from sidequest.switching.controllers import Arm, Controller, ControllerState
+from sidequest.switching.controllers import Controller, ControllerState
 from sidequest.switching.metacontroller import ArmProbabilities
 from sidequest.switching.triggers import COIN, INFORMED, action_mismatch, value_variance
 from sidequest.types import EpisodeSummary, Key, Mode, Signals, Timestep
@@ -159,6 +159,8 @@ def _read_signals(
 def _summarise(timestep: Timestep, state: ActorState) -> EpisodeSummary:
     """Returns the summary of the episode that this timestep ends, if it does."""
     stats = periods.summary(state.periods)
+    exploit = state.controller.arm.exploit
+    has_rate = (exploit.kind == COIN) | (exploit.kind == INFORMED)
     return EpisodeSummary(
         finished=timestep.is_first & (state.periods.steps > 0),
         episode_return=state.episode_return + timestep.reward,
@@ -168,14 +170,8 @@ def _summarise(timestep: Timestep, state: ActorState) -> EpisodeSummary:
         rmed_X=stats.relative_median,
         periods=periods.number(state.periods),
         realised_rate=periods.entry_rate(state.periods),
-        target_rate=_target_rate(state.controller.arm),
+        target_rate=jnp.where(has_rate, exploit.amount, jnp.nan),
     )
-
-
-def _target_rate(arm: Arm) -> Float[Array, ""]:
-    """Returns the target rate of switches per exploit step; NaN for a counter."""
-    has_rate = (arm.exploit.kind == COIN) | (arm.exploit.kind == INFORMED)
-    return jnp.where(has_rate, arm.exploit.amount, jnp.nan)
 
 
 def _start_episode(

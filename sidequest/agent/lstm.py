@@ -90,12 +90,6 @@ class _Trace(NamedTuple):
     gates: Float[Array, "*steps gates"]
 
 
-def _unroll_plainly(
-    unroll_steps, recurrent, projections, is_first, states
-) -> tuple[Float[Array, "T K *batch units"], CoreState]:
-    return _unroll_forward(unroll_steps, recurrent, projections, is_first, states)[0]
-
-
 def _unroll_forward(unroll_steps, recurrent, projections, is_first, states):
     recurrent = recurrent.astype(projections.dtype)
 
@@ -147,7 +141,9 @@ def _unroll_backward(unroll_steps, residuals, cotangents):
     return and_zeros(d_recurrent), and_zeros(d_gates, axis=1), None, d_states
 
 
-_unroll = jax.custom_vjp(_unroll_plainly, nondiff_argnums=(0,))
+_unroll = jax.custom_vjp(
+    lambda *arguments: _unroll_forward(*arguments)[0], nondiff_argnums=(0,)
+)
 _unroll.defvjp(_unroll_forward, _unroll_backward)
 
 

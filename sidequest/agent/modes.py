@@ -81,8 +81,7 @@ def make_heads(
 
     Args:
         names: Heads of the table above, in any order.
-        discount: The discount of all heads but the short one.
-        short_discount: The discount of the short head.
+        discount: Of all heads but the short one.
         cut_traces: For all heads. By default as in the paper: only where there is an
             intrinsic head (appendix A.4), else "off-policy corrections: none".
     """

@@ -94,13 +94,10 @@ def make_rnd(
     """Returns random network distillation for these observations.
 
     Args:
-        spec: Describes the observations.
-        optimiser: Trains the predictor.
         convolutions: None for vectors. The paper's for frames have channels 32, 64, 64,
             kernels 8, 4, 3 and strides 4, 2, 1.
         downsampling: Use every n-th pixel each way; 2 in the paper.
         units: Size of linear layers and outputs; 128 in the paper.
-        compute_dtype: As for the Q-network.
     """
 
     def prepare(observation: Num[Array, "..."]) -> Float[Array, "..."]:

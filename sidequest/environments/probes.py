@@ -21,9 +21,7 @@ from sidequest.environments.base import (
 from sidequest.types import Key
 
 
-class ProbeState(NamedTuple):
-    """The state of one episode."""
-
+class _ProbeState(NamedTuple):
     cue: Float[Array, ""]
     step: Int[Array, ""]
 
@@ -132,12 +130,12 @@ def _make(name: str, rules: _Rules) -> Probe:
         max_steps=rules.length,
     )
 
-    def reset(key: Key) -> tuple[ProbeState, Float[Array, "N"]]:
+    def reset(key: Key) -> tuple[_ProbeState, Float[Array, "N"]]:
         cue = jnp.where(jax.random.bernoulli(key), 1.0, -1.0)
-        state = ProbeState(cue, jnp.zeros((), jnp.int32))
+        state = _ProbeState(cue, jnp.zeros((), jnp.int32))
         return state, jnp.stack(_floats(rules.observe(cue, state.step)))
 
-    def step(key: Key, state: ProbeState, action: Int[Array, ""]) -> tuple[Any, ...]:
+    def step(key: Key, state: _ProbeState, action: Int[Array, ""]) -> tuple[Any, ...]:
         del key
         reward = rules.reward(state.cue, state.step, action)
         state = state._replace(step=state.step + 1)

@@ -46,7 +46,14 @@ def register(name: str, factory: Factory) -> None:
 
 def games() -> list[Game]:
     """Returns all games that `make` knows, by suite, with reference scores."""
-    return [_describe(name) for name in _factories()]
+    return [
+        Game(
+            name,
+            "atari" if is_atari(name) else name.split(":")[0],
+            *SCORES.get(name, (None, None)),
+        )
+        for name in _factories()
+    ]
 
 
 def check(name: str) -> None:
@@ -75,12 +82,6 @@ def _factories() -> dict[str, Factory]:
 
 def _probe(name: str) -> CompiledEnvironment:
     return probes.PROBES[name]().environment
-
-
-def _describe(name: str) -> Game:
-    suite = "atari" if is_atari(name) else name.split(":")[0]
-    random_score, human_score = SCORES.get(name, (None, None))
-    return Game(name, suite, random_score, human_score)
 
 
 def _nearest(name: str, names: list[str]) -> list[str]:

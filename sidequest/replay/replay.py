@@ -224,7 +224,6 @@ def make_replay(
 
 
 def _init(core_example: PyTree, *, ring: Ring, store: Store) -> ReplayState:
-    """Returns empty replay."""
     rows = (ring.blocks, ring.streams)
     return ReplayState(
         contents=store.init(),
@@ -247,7 +246,6 @@ def _add(
     """Overwrites the oldest block, whose items can no longer be sampled.
 
     Args:
-      state: replay so far.
       steps: the block [L, B, ...].
       core: [B, ...], the recurrent state before step `core_offset` of this block.
       priorities: of the items that this block completes, which start one block

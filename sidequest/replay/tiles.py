@@ -153,7 +153,6 @@ def make_tiling(
 
 
 def _init_tiles(others_example: PyTree, ring: Ring, tiling: Tiling) -> TileState:
-    """Returns an empty store."""
     rows = (ring.blocks, ring.streams)
     pointers = (*rows, ring.block_length, tiling.tiles)
     return TileState(

@@ -215,11 +215,6 @@ def ucb(arms: int, window: int = 160, epsilon: float = 0.5, bonus: float = 1.0) 
     draw before the first returns arrive all get the same one. The bonus is in units of
     return: where returns are in the thousands, `epsilon` does the exploring.
     """
-    if arms < 1 or window < 1:
-        raise ValueError(f"arms is {arms} and window is {window}; both are 1 or more")
-
-    def init(in_use: int | Int[Array, ""] = arms) -> WindowState:
-        return proportional(arms, window).init(in_use)
 
     def probabilities(state: WindowState) -> Float[Array, "K"]:
         played = state.arms[None] == jnp.arange(arms)[:, None]
@@ -233,7 +228,7 @@ def ucb(arms: int, window: int = 160, epsilon: float = 0.5, bonus: float = 1.0) 
         mixed = epsilon * uniform + (1.0 - epsilon) * greedy
         return jnp.where(warming_up, greedy.astype(jnp.float32), mixed)
 
-    return Bandit(init, probabilities, _remember)
+    return Bandit(proportional(arms, window).init, probabilities, _remember)
 
 
 def factored(bandit: Bandit) -> Bandit:

@@ -2,14 +2,7 @@
 
 from collections.abc import Sequence
 
-from sidequest.switching.variants import (
-    MODES,
-    PAPER_ARMS,
-    TRIGGERS,
-    Amount,
-    ArmSets,
-    Variant,
-)
+from sidequest.switching.variants import MODES, TRIGGERS, Amount, Variant
 
 
 def _each(modes: str, *granularities: str) -> tuple[str, ...]:
@@ -67,7 +60,7 @@ SIGNALS = {
 _STARTS = {"G": "exploit", "X": "explore"}
 
 
-def describe(variant: Variant, arms: ArmSets = PAPER_ARMS) -> list[str]:
+def describe(variant: Variant) -> list[str]:
     """Returns what the variant does, a sentence for each choice in its name."""
     sentences = [_mode_sentence(variant)]
     match variant.granularity:
@@ -87,14 +80,14 @@ def describe(variant: Variant, arms: ArmSets = PAPER_ARMS) -> list[str]:
             sentences += [
                 "The mode switches inside episodes: periods of exploiting and of "
                 "exploring take turns.",
-                _exploit_sentence(variant, arms),
-                _explore_sentence(variant, arms),
+                _exploit_sentence(variant),
+                _explore_sentence(variant),
                 f"Every episode starts in {_STARTS[str(variant.start)]} mode.",
             ]
     return sentences + [
         "At the start of each episode a bandit that maximises the return chooses "
         f"{adapted(variant, name)} from {listed(values)}."
-        for name, values in variant.bandits(arms).items()
+        for name, values in variant.bandits().items()
     ]
 
 
@@ -112,8 +105,8 @@ def _both_rewards(variant: Variant) -> bool:
     return variant.mode == "XI" and variant.granularity == "step"
 
 
-def _exploit_sentence(variant: Variant, arms: ArmSets) -> str:
-    size = _size(variant, "exploit", arms)
+def _exploit_sentence(variant: Variant) -> str:
+    size = _size(variant, "exploit")
     if variant.informed:
         uncertainty = TRIGGERS[str(variant.trigger)].words
         return (
@@ -125,24 +118,24 @@ def _exploit_sentence(variant: Variant, arms: ArmSets) -> str:
     return f"An exploit period ends after {size}."
 
 
-def _explore_sentence(variant: Variant, arms: ArmSets) -> str:
+def _explore_sentence(variant: Variant) -> str:
     if _symmetric(variant):
         return "An explore period ends in the same way: switching is symmetric."
-    return f"An explore period lasts {_size(variant, 'explore', arms)}."
+    return f"An explore period lasts {_size(variant, 'explore')}."
 
 
 def _symmetric(variant: Variant) -> bool:
     return variant.explore is not None and variant.explore.unit == "same"
 
 
-def _size(variant: Variant, name: str, arms: ArmSets) -> str:
+def _size(variant: Variant, name: str) -> str:
     """Returns a duration or a rate in words; of a bandit, the range of its arms."""
     amount: Amount = getattr(variant, name)
     if amount.unit == "share":
         return f"{amount} of an episode's usual length"
     number = str(amount)
     if amount.adaptive:
-        values = variant.bandits(arms)[name]
+        values = variant.bandits()[name]
         number = f"{values[0]:g} to {values[-1]:g}"
     if amount.unit == "rate":
         return number
@@ -166,7 +159,7 @@ def listed(values: Sequence[float]) -> str:
     return ", ".join(f"{value:g}" for value in values)
 
 
-def summarise(variant: Variant, arms: ArmSets = PAPER_ARMS) -> str:
+def summarise(variant: Variant) -> str:
     """Returns the variant in one short line, for lists."""
     match variant.granularity:
         case "experiment":
@@ -178,7 +171,7 @@ def summarise(variant: Variant, arms: ArmSets = PAPER_ARMS) -> str:
             adaptive = "start" in variant.bandits()
             how = "as a bandit chooses" if adaptive else f"with probability {variant.start}"
             return f"whole episodes explore, {how}"
-    size = _size(variant, "exploit", arms)
+    size = _size(variant, "exploit")
     if variant.informed:
         kind = str(variant.trigger).partition(":")[2] or "value promise"
         when = f"on {kind} at rate {size}"
@@ -188,5 +181,5 @@ def summarise(variant: Variant, arms: ArmSets = PAPER_ARMS) -> str:
         when = f"after {size}" if _symmetric(variant) else f"after exploiting {size}"
     what = "switches both ways"
     if not _symmetric(variant):
-        what = f"explores {_size(variant, 'explore', arms)}"
+        what = f"explores {_size(variant, 'explore')}"
     return f"{what} {when}, starts with {variant.start}"

@@ -75,7 +75,8 @@ def variant_arrays(variant: Variant, arms: ArmSets = PAPER_ARMS) -> VariantArray
     if variant.granularity == "step":
         kinds = (COIN, COIN)
     elif variant.granularity == "intra":
-        exploit_kind = INFORMED if variant.informed else _blind_kind(exploit)
+        rate = exploit is not None and exploit.unit == "rate"
+        exploit_kind = INFORMED if variant.informed else COIN if rate else COUNTER
         kinds = (exploit_kind, exploit_kind if symmetric else COUNTER)
     else:
         kinds = (NEVER, NEVER)
@@ -90,10 +91,6 @@ def variant_arrays(variant: Variant, arms: ArmSets = PAPER_ARMS) -> VariantArray
         symmetric=np.array(symmetric),
         signal=np.array(signal, np.int32),
     )
-
-
-def _blind_kind(exploit: Amount | None) -> int:
-    return COIN if exploit is not None and exploit.unit == "rate" else COUNTER
 
 
 def _rows(variant: Variant, arms: ArmSets) -> tuple[tuple[float, ...], ...]:

@@ -174,7 +174,7 @@ class Variant:
             bandits["exploit"] = arms.exploit_steps if steps else arms.rates
         return bandits
 
-    def as_dict(self, arms: ArmSets = PAPER_ARMS) -> dict:
+    def as_dict(self) -> dict:
         """Returns the structure for other programs; amounts are written as in the name."""
 
         def token(amount: Amount | str | None) -> str | None:
@@ -194,7 +194,7 @@ class Variant:
             "signals": list(self.signals),
             "bandits": [
                 {"name": name, "arms": list(values)}
-                for name, values in self.bandits(arms).items()
+                for name, values in self.bandits().items()
             ],
         }
 
