@@ -77,12 +77,12 @@ class LearnerState(NamedTuple):
 
     @property
     def q_function(self) -> QFunction:
-        """The newest Q-function, to act by."""
+        """Returns the newest Q-function, to act by."""
         return QFunction(self.network, self.normalisation)
 
     @property
     def scale(self) -> Float[Array, "H"]:
-        """The newest return scale of each head."""
+        """Returns the newest return scale of each head."""
         return scaling.used_scale(self.scales, self.scales)
 
 

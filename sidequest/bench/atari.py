@@ -105,7 +105,7 @@ class _Clock(NamedTuple):
     say: Callable[[str], None]
 
     def rate(self, name: str, repeat: Callable[[], Any], steps: int) -> float:
-        """Repeats a call that makes so many steps of all emulators. The first four are not
+        """Repeats a call that makes `steps` steps of all emulators. The first four are not
         timed: programs are compiled, and the first updates wait for three blocks."""
         for _ in range(4):
             repeat()

@@ -290,7 +290,7 @@ def _join_tables(found: Sequence[RunTables]) -> dict[str, pl.DataFrame]:
 def _describe_runs(
     found: Iterable[tuple[RunTables, dict[str, Any]]], planned: Mapping[Path, dict]
 ) -> pl.DataFrame:
-    """One row per run, with what run.json and the plan say."""
+    """Returns one row per run, with what run.json and the plan say."""
     found = list(found)
     varying = _varying_settings([(one.info["game"], own) for one, own in found])
     rows = []

@@ -341,7 +341,7 @@ def draw_example(trace: "Trace", name: str) -> Figure:
 def switches(trace: "Trace") -> tuple[Bool[np.ndarray, "T"], Bool[np.ndarray, "T"]]:
     """Returns which steps switch to explore, and which switch to exploit.
 
-    An episode's first step does neither: it starts anew.
+    An episode's first step does neither: it starts a new count.
     """
     before = np.append(trace.modes[0], trace.modes[:-1])
     inside = ~trace.is_first

@@ -310,7 +310,7 @@ def read_episodes(records: Records) -> list[dict[str, Any]]:
 
 
 def spread(items: Sequence, most: int) -> list:
-    """Returns at most so many of the items, at even distances, the last one among them."""
+    """Returns at most `most` of the items, evenly spaced, with the last one."""
     if len(items) <= most:
         return list(items)
     places = np.linspace(len(items) - 1, 0, most).round().astype(int)

@@ -32,7 +32,7 @@ TO_EXPLOIT: dict = {"marker": "v", "linestyle": "", "color": BLUE, "markersize":
 LARGE, MEDIUM, SMALL = 10.0, 8.0, 7.0  # font sizes in points
 WIDTH = 8.0  # inches, of a study's figure; small letters are 11 pixels high at 900 across
 
-# Told apart by lightness and by the marker as well as by the hue (Okabe and Ito 2008).
+# Distinct by lightness and by the marker as well as by the hue (Okabe and Ito 2008).
 LINES = (
     ("#0072b2", "o"),
     ("#d55e00", "s"),
@@ -116,7 +116,7 @@ def compose(
 
 
 def in_rows(items: Sequence[Item], columns: int) -> list[Sequence[Item]]:
-    """Returns items in rows of at most so many."""
+    """Splits items into rows of at most `columns`."""
     return [items[i : i + columns] for i in range(0, len(items), columns)]
 
 

@@ -222,7 +222,7 @@ def _read_frames(
     gathered = pool.at[of_tile, row].get(mode="promise_in_bounds")
     frames = jax.lax.bitcast_convert_type(gathered, jnp.uint8)
     # Without the barrier, a program that also learns from the frames may gather them
-    # anew for each use.
+    # again for each use.
     return jax.lax.optimization_barrier(frames.reshape(*position.shape[:2], *tiling.frame))
 
 

@@ -85,7 +85,7 @@ class Pace(NamedTuple):
         return block % self.sync_every == self.sync_every - 1
 
     def after_empty_replay(self, blocks: int) -> "Pace":
-        """Returns the pace of a run whose replay is empty after so many blocks.
+        """Returns the pace of a run whose replay is empty after `blocks` blocks.
 
         Learning waits for as many blocks as at the start of a run, and no updates are made
         up for them:

@@ -104,7 +104,7 @@ class ProgressMeter:
         updates: int,
         replay_fill: float,
     ) -> Progress:
-        """Returns the progress after a chunk that took so many seconds.
+        """Returns the progress after a chunk that took `seconds`.
 
         Args:
             rows: New rows of each run, by table.
@@ -274,7 +274,7 @@ class StudyDisplay:
         self.display.__exit__(*error)
 
     def begin(self, label: str, game: str, runs: int, frames: int) -> "GroupDisplay":
-        """Starts the display of a group of runs that have so many frames together."""
+        """Starts the display of a group of runs that have `frames` frames together."""
         self.display.log(f"== {label}")
         self._groups.append(GroupDisplay(self, label, game, runs, frames))
         return self._groups[-1]

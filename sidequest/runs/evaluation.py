@@ -7,7 +7,7 @@ them earns, beside training (`GreedyScores`) or by itself (`evaluate_run`).
 
 `play_episode` plays as in training and keeps every step, for a film: by the run's variant,
 with modes that switch, and an arm drawn from the bandits in their initial state.
-Homeostasis starts anew as well.
+Homeostasis starts from its initial state as well.
 """
 
 import itertools
@@ -56,7 +56,7 @@ _Report = Callable[[int, int], None]
 
 
 class Scores(NamedTuple):
-    """Returns and lengths of E episodes; one that was cut off counts with what it had."""
+    """Returns and lengths of E episodes; one that was interrupted counts with what it had."""
 
     episode_return: Float[AnyArray, "*E"]
     length: Int[AnyArray, "*E"]

@@ -160,7 +160,7 @@ class HostedLoop:
         self.state = HostedState(run, block, playing)
 
     def _prepare(self, blocks: int, updates: int, unread: _BlockRecord | None) -> None:
-        """Sets the host's side of a run after so many blocks and updates."""
+        """Sets the host's counters of a run to these blocks and updates."""
         if self._arrived is None:
             self._arrived = _to_device(self.groups[0].recv())
         self.blocks, self.updates = blocks, updates

@@ -60,7 +60,7 @@ _GROUP_FILES = {
 
 
 def tiled(memory: int) -> MakeStore:
-    """Returns a replay store that keeps frames as tiles, in so many bytes."""
+    """Returns a replay store that keeps frames as tiles, in `memory` bytes."""
     return tile_store(lambda step: step.observation, memory=memory)
 
 
@@ -124,8 +124,8 @@ def describe_replay(agent: Agent, memory: int) -> str:
     raw = _nbytes(agent.step_example.observation)
 
     def held(each: float) -> int:
-        """Returns the observations, in whole blocks, if the tiles of one take so many
-        bytes."""
+        """Returns the observations, in whole blocks, if the tiles of one take
+        `each` bytes."""
         fit = _nbytes(contents.pool) // max(1, math.ceil(each * block))
         return min(capacity, fit * block)
 
@@ -186,7 +186,7 @@ def refuse_too_large(
 
 
 def _smaller_replay(replay: ReplayState, capacity: int, excess: float) -> str:
-    """Returns the option that makes replay smaller by so many bytes."""
+    """Returns the option that makes replay smaller by `excess` bytes."""
     contents = replay.contents
     budget = _nbytes(replay) - excess
     each = _nbytes(replay) / capacity
@@ -195,7 +195,7 @@ def _smaller_replay(replay: ReplayState, capacity: int, excess: float) -> str:
         pointers = _nbytes(contents.pointers)
         if budget > 2 * pointers:
             return f"--replay-memory {_gigabytes(budget - 0.05e9)}".replace(" GB", "GB")
-        # Pointers are counted by observations; so many fit whatever the frames are.
+        # Pointers are counted by observations; that many fit whatever the frames are.
         tile = contents.pool.shape[-1] * contents.pool.dtype.itemsize
         each = contents.pointers.shape[-1] * tile + pointers / capacity
     observations = int(max(0.0, budget) / each)
