@@ -56,7 +56,7 @@ _Report = Callable[[int, int], None]
 
 
 class Scores(NamedTuple):
-    """Returns and lengths of E episodes; one that was interrupted counts with what it had."""
+    """Returns and lengths of E episodes; an interrupted one counts with what it had."""
 
     episode_return: Float[AnyArray, "*E"]
     length: Int[AnyArray, "*E"]

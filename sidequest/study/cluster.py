@@ -187,7 +187,7 @@ class Cluster:
 
     @property
     def slots(self) -> int:
-        """Returns the number of tasks that the nodes alive can hold; nodes may come and go."""
+        """Returns how many tasks the nodes alive can hold; nodes may come and go."""
         return max(1, sum(tasks_on(node, self.machine) for node in _nodes(self._ray)))
 
     def start(self, group: Group, display: GroupDisplay) -> None:
