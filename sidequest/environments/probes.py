@@ -26,7 +26,7 @@ class _ProbeState(NamedTuple):
     step: Int[Array, ""]
 
 
-class KnownEpisode(NamedTuple):
+class _KnownEpisode(NamedTuple):
     """One whole episode, and the right action values at each step."""
 
     observations: Float[np.ndarray, "T N"]
@@ -36,11 +36,11 @@ class KnownEpisode(NamedTuple):
     q_values: Float[np.ndarray, "T A"]
 
 
-class Probe(NamedTuple):
+class _Probe(NamedTuple):
     """A task with its answer."""
 
     environment: CompiledEnvironment
-    answer: Callable[[float], list[KnownEpisode]]
+    answer: Callable[[float], list[_KnownEpisode]]
     """discount -> the optimal episode of each cue."""
 
 
@@ -97,7 +97,7 @@ _RULES = {
 }
 
 
-def memory(n: int) -> Probe:
+def memory(n: int) -> _Probe:
     """A cue is shown once; n steps later the action must match it, for 1 or else -1.
 
         t             0     1    ...   n
@@ -121,7 +121,7 @@ def memory(n: int) -> Probe:
     return _make(f"probe:memory_{n}", rules)
 
 
-def _make(name: str, rules: _Rules) -> Probe:
+def _make(name: str, rules: _Rules) -> _Probe:
     spec = EnvironmentSpec(
         name=name,
         observation_shape=(len(rules.observe(1.0, 0)),),
@@ -146,14 +146,14 @@ def _make(name: str, rules: _Rules) -> Probe:
         return state, observation, reward, terminated, truncated
 
     environment = auto_reset(reset, step, spec)
-    return Probe(environment, lambda discount: _episodes(rules, discount))
+    return _Probe(environment, lambda discount: _episodes(rules, discount))
 
 
 def _floats(numbers: list[Any]) -> list[Float[Array, ""]]:
     return [jnp.asarray(number, jnp.float32) for number in numbers]
 
 
-def _episodes(rules: _Rules, discount: float) -> list[KnownEpisode]:
+def _episodes(rules: _Rules, discount: float) -> list[_KnownEpisode]:
     episodes = []
     for cue in (-1.0, 1.0):
         steps = range(rules.length)
@@ -161,7 +161,7 @@ def _episodes(rules: _Rules, discount: float) -> list[KnownEpisode]:
         actions = q_values.argmax(axis=1)
         paid = [float(rules.reward(cue, t, actions[t])) for t in steps]
         episodes.append(
-            KnownEpisode(
+            _KnownEpisode(
                 observations=np.array([rules.observe(cue, t) for t in steps], np.float32),
                 actions=actions.astype(np.int32),
                 rewards=np.array([0.0, *paid[:-1]], np.float32),

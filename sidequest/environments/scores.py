@@ -30,16 +30,18 @@ wizard_of_wor 563.5 4756.5      yars_revenge 3092.9 54576.9    zaxxon 32.5 9173.
 """
 
 
-class Reference(NamedTuple):
+class _Reference(NamedTuple):
     """Mean episode returns of the two reference players of a game."""
 
     random: float
     human: float
 
 
-def _read_table(words: Sequence[str]) -> dict[str, Reference]:
+def _read_table(words: Sequence[str]) -> dict[str, _Reference]:
     columns = zip(words[::3], words[1::3], words[2::3], strict=True)
-    return {name: Reference(float(random), float(human)) for name, random, human in columns}
+    return {
+        name: _Reference(float(random), float(human)) for name, random, human in columns
+    }
 
 
 SCORES = _read_table(_TABLE.split())

@@ -81,7 +81,7 @@ class TileState(NamedTuple):
     """Blocks evicted because the pool was full."""
 
 
-class TileReport(NamedTuple):
+class _TileReport(NamedTuple):
     """How much a store holds, and at what cost."""
 
     bytes_per_frame: Float[Array, ""]
@@ -226,13 +226,13 @@ def _read_frames(
     return jax.lax.optimization_barrier(frames.reshape(*position.shape[:2], *tiling.frame))
 
 
-def tile_report(state: TileState) -> TileReport:
+def tile_report(state: TileState) -> _TileReport:
     """Returns how much the store holds, and at what cost."""
     _, streams, length, tiles = state.pointers.shape
     held = jnp.count_nonzero(state.sizes) * streams * length
     tile_bytes = state.pool.shape[1] * _BYTES_PER_WORD
     per_frame = jnp.sum(state.sizes) / held * tile_bytes
-    return TileReport(
+    return _TileReport(
         bytes_per_frame=per_frame + tiles * state.pointers.dtype.itemsize,
         observations_held=held,
         blocks_evicted=state.evicted,

@@ -79,14 +79,12 @@ def _run(
     return jax.lax.scan(step, init(functions, variant, 1, seed), rows)[1]
 
 
-def _patches(
-    rng: np.random.Generator, steps: int, episode: int, number: int = 3
-) -> Float[np.ndarray, "T"]:
-    """Returns 1 in a few stretches of every episode, 0 elsewhere."""
+def _patches(rng: np.random.Generator, steps: int, episode: int) -> Float[np.ndarray, "T"]:
+    """Returns 1 in three stretches of every episode, 0 elsewhere."""
     surprise = np.zeros(steps, np.float32)
     width = min(_PATCH, max(1, episode // 10))
     for begin_at in range(0, steps, episode):
-        for offset in rng.integers(width, max(width + 1, episode - width), number):
+        for offset in rng.integers(width, max(width + 1, episode - width), 3):
             surprise[begin_at + offset : begin_at + offset + width] = 1.0
     return surprise
 

@@ -41,7 +41,7 @@ from sidequest.types import Signals
 DISCOUNT = 0.997  # the paper's
 _STATISTICS = ("p_X", "med_X", "rmed_X", "realised_rate", "return", "length")
 
-SignalFunction: TypeAlias = Callable[[Signals], Float[Array, ""]] | Signal
+_SignalFunction: TypeAlias = Callable[[Signals], Float[Array, ""]] | Signal
 
 
 class Functions(NamedTuple):
@@ -54,7 +54,7 @@ class Functions(NamedTuple):
 @functools.lru_cache
 def make_functions(
     rule: homeostasis.Rule = "saturated",
-    signal: SignalFunction | None = None,
+    signal: _SignalFunction | None = None,
     bandit: Callable[[int], Bandit] = proportional,
 ) -> Functions:
     """Returns the functions of a switch; cached, so that switches share one program."""
@@ -201,7 +201,7 @@ class Switch:
         seed: int = 0,
         arms: Arms | None = None,
         *,
-        signal: SignalFunction | None = None,
+        signal: _SignalFunction | None = None,
         bandit: Callable[[int], Bandit] = proportional,
         rule: homeostasis.Rule = "saturated",
     ):
