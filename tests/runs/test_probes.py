@@ -128,6 +128,7 @@ def crippled():
         return learn(names, variant, change(CONFIG, **changes), 150)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["probe:memory_1", "probe:memory_2"])
 def test_what_needs_memory_is_not_learned_without_it(crippled, name):
     down, up = (q for q, _ in episodes(crippled[name], name))
@@ -137,18 +138,21 @@ def test_what_needs_memory_is_not_learned_without_it(crippled, name):
     assert np.abs(down[-1, 0]).max() < 0.9
 
 
+@pytest.mark.slow
 def test_what_needs_no_memory_is_learned_without_it(crippled):
     for q, answer in episodes(crippled["probe:two_step"], "probe:two_step"):
         np.testing.assert_allclose(q[:, 0], answer, atol=0.05)
         np.testing.assert_allclose(q[:, 2], answer, atol=0.05)
 
 
+@pytest.mark.slow
 def test_the_intrinsic_head_learns_novelty(crippled):
     """The second step is new, with 1; the start of the next episode is not its doing."""
     for q, _ in episodes(crippled["probe:two_step"], "probe:two_step"):
         np.testing.assert_allclose(q[:, 1], [[1.0, 1.0], [0.0, 0.0]], atol=0.05)
 
 
+@pytest.mark.slow
 def test_a_time_limit_taken_for_an_end_makes_values_small(crippled):
     for q, answer in episodes(crippled["probe:time_limit"], "probe:time_limit"):
         np.testing.assert_array_equal(np.abs(answer), np.float32(10.0))
