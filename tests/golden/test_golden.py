@@ -23,7 +23,7 @@ from tests.golden.runs import RUNS
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "records"
-STUDY_VARIANTS = ["XU-intra(10,informed,0.01,G)", "XU-intra(10,blind,0.01,G)"]
+STUDY_VARIANTS = ["XU-intra(10,informed,0.01,G)", "XU-intra(10,blind,100,G)"]
 STUDY_GAME = "minigrid:empty_6x6"
 
 
