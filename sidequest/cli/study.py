@@ -26,6 +26,7 @@ def study(
     games: Annotated[tuple[str, ...], option("GAME …")] = (),
     variants: Annotated[tuple[str, ...], option("VARIANT …")] = (),
     seeds: Annotated[int | None, option("NUMBER")] = None,
+    seed: Annotated[int | None, option("NUMBER", 0)] = None,
     frames: Annotated[str | None, option("FRAMES")] = None,
     workers: Annotated[int | None, option("NUMBER")] = None,
     cluster: Annotated[str | None, option("ADDRESS")] = None,
@@ -45,8 +46,12 @@ def study(
         games: Only these games; one that the study does not have gets all its variants.
         variants: Only these variants; one that the study does not have runs on all games.
         seeds: How many seeds of each variant, instead of the study's number.
+        seed: The first of these seeds: a study can be made in pieces, on several machines.
+            Copied into one folder, the pieces are one study.
         frames: Environment frames of each run, such as 500k, instead of the study's.
-        workers: Number of processes on this machine, each with its share of the cores.
+        workers: Number of processes on this machine, each with its share of the cores and
+            a GPU; those on the same GPU split its memory. By default this process does all
+            the work, but the studies atari and gpu have several.
         cluster: Address of a Ray cluster that does the work, such as auto or HOST:6379.
         dry_run: Only say what would be run, and estimate from a short measurement how long
             it takes.
@@ -57,7 +62,7 @@ def study(
     from sidequest.study.studies import find, jobs_of, narrow
 
     if list:
-        grid = dict(games=games, variants=variants, seeds=seeds, frames=frames)
+        grid = dict(games=games, variants=variants, seeds=seeds, seed=seed, frames=frames)
         where = dict(workers=workers, cluster=cluster, out=out, dry_run=dry_run)
         refuse("--list only lists", **grid, **where)
         return _print_list()
@@ -65,8 +70,10 @@ def study(
         refuse("--dry-run measures on this machine", cluster=cluster)
     if seeds is not None and not 1 <= seeds <= 10_000:
         raise InvalidRequest(f"--seeds is {seeds}; it is 1 to 10000")
+    if seed is not None and not 0 <= seed < 2**31:
+        raise InvalidRequest(f"--seed is {seed}; it is 0 or more, and below 2^31")
     budget = None if frames is None else read_count(frames, "--frames")
-    chosen = narrow(find(name), games, variants, seeds, budget)
+    chosen = narrow(find(name), games, variants, seeds, seed, budget)
     jobs_of(chosen)  # refuses settings that do not fit the games
     if workers is not None and (workers < 1 or cluster is not None):
         raise InvalidRequest("--workers is 1 or more, and not together with --cluster")
@@ -74,6 +81,8 @@ def study(
         from sidequest.study.cluster import check_address
 
         check_address(cluster)
+    if cluster is None and workers is None:
+        workers = chosen.workers
     folder = out or Path("studies", chosen.name.replace("/", "-"))
     use_compilation_cache()
     if not workers and cluster is None:

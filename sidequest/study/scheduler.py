@@ -23,7 +23,7 @@ from sidequest.environments import registry
 from sidequest.errors import CannotWrite, Interrupted, RunBusy, SidequestError
 from sidequest.records import STUDY_FILE, now, read_study, replace_json, write_failures
 from sidequest.runs.display import Display, GroupDisplay, Log, Panel, StudyDisplay
-from sidequest.runs.spec import Checkpointing, is_finished
+from sidequest.runs.spec import is_finished
 from sidequest.study.studies import Job, Study, jobs_of
 
 SAVING = "interrupted: running groups are being saved; a second Ctrl-C exits at once"
@@ -31,8 +31,6 @@ _STOPPED = "interrupted; everything is saved: the same command resumes the study
 # Runs of one program: a run of preset `small` takes about 0.1 GB, and a bad one costs its
 # neighbours some time. With 64 and 128 an H200 makes 1.10 and 1.57 million steps/s.
 MOST_RUNS = {"cpu": 32, "gpu": 128}
-# Frames between two checkpoints of a run, at least: a short run is quicker repeated.
-_LEAST_BETWEEN_CHECKPOINTS = 25_000
 
 
 class Machine(NamedTuple):
@@ -66,12 +64,6 @@ class Group(NamedTuple):
         heads = " + ".join(first.spec.variant.heads)
         extra = "".join(f", {name}={value}" for name, value in first.settings)
         return f"{first.spec.game}, {heads}{extra}: {len(self.jobs)} runs"
-
-    @property
-    def checkpoints(self) -> Checkpointing:
-        frames = self.jobs[0].spec.frames
-        usual = Checkpointing().interval(frames)
-        return Checkpointing(every=max(usual, min(frames, _LEAST_BETWEEN_CHECKPOINTS)))
 
     def halves(self) -> list["Group"]:
         middle = len(self.jobs) // 2
@@ -124,8 +116,8 @@ def train_group(group: Group, folder: Path, display: Display) -> None:
     """Trains all runs of a group in this process; those that have finished are skipped."""
     from sidequest.runs import trainer
 
-    runs = [job.spec_in(folder) for job in group.jobs]
-    trainer.run(runs, display, checkpoints=group.checkpoints)
+    first, runs = group.jobs[0], [job.spec_in(folder) for job in group.jobs]
+    trainer.run(runs, display, memory=first.memory, checkpoints=first.checkpoints)
 
 
 def run(

@@ -35,11 +35,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from sidequest.config import PRESETS, Config, change
 from sidequest.environments import registry
 from sidequest.errors import ConfigError, UnknownStudy
-from sidequest.runs.spec import RunSpec, run_folder
+from sidequest.runs.spec import Checkpointing, RunSpec, run_folder
 from sidequest.switching.variants import Variant, parse
 
 Settings: TypeAlias = tuple[tuple[str, Any], ...]
 """Changes to a preset, in order, such as `(("replay.ratio", 1.0),)`."""
+_LEAST_BETWEEN_CHECKPOINTS = 25_000  # frames: a short run is quicker repeated than resumed
 
 
 class Grid(NamedTuple):
@@ -63,6 +64,13 @@ class Study(NamedTuple):
     preset: Literal["small", "paper"]
     settings: Settings = ()
     """Settings of all runs, on top of the preset."""
+    first_seed: int = 0
+    workers: int | None = None
+    """Processes that train side by side, unless the user chooses."""
+    memory: int | None = None
+    """Bytes for the frames in replay, on emulators; None: what the device has left."""
+    checkpoint_replay: bool = True
+    """Whether checkpoints of runs on emulators hold replay."""
 
     @property
     def games(self) -> tuple[str, ...]:
@@ -80,6 +88,9 @@ class Job(NamedTuple):
     """The run; its folder is relative to the study's."""
     settings: Settings
     """Settings that distinguish this run from others of the same variant."""
+    memory: int | None
+    """Bytes for the frames in replay, on emulators."""
+    checkpoints: Checkpointing
 
     @property
     def id(self) -> str:
@@ -95,14 +106,17 @@ class Job(NamedTuple):
 def jobs_of(study: Study) -> tuple[Job, ...]:
     """Returns all runs of a study, each once, grid by grid."""
     parsed = {name: parse(name) for name in study.variants}
+    seeds = range(study.first_seed, study.first_seed + study.seeds)
+    every = max(Checkpointing().interval(study.frames), _LEAST_BETWEEN_CHECKPOINTS)
+    checkpoints = Checkpointing(min(every, study.frames), study.checkpoint_replay)
     jobs: dict[str, Job] = {}
     for grid in study.grids:
         for game in grid.games:
             config = _config_for(study, grid, game)
-            for name, seed in itertools.product(grid.variants, range(study.seeds)):
+            for name, seed in itertools.product(grid.variants, seeds):
                 folder = _folder(parsed[name], game, seed, grid.settings)
                 spec = RunSpec(parsed[name], game, seed, folder, config, study.frames)
-                job = Job(spec, grid.settings)
+                job = Job(spec, grid.settings, study.memory, checkpoints)
                 jobs.setdefault(job.id, job)
     return tuple(jobs.values())
 
@@ -133,6 +147,7 @@ def narrow(
     games: Sequence[str] = (),
     variants: Sequence[str] = (),
     seeds: int | None = None,
+    first_seed: int | None = None,
     frames: int | None = None,
 ) -> Study:
     """Returns a part of a study, or one with other numbers; empty and None change nothing.
@@ -159,6 +174,7 @@ def narrow(
     return study._replace(
         grids=tuple(grid for grid in grids if grid.games and grid.variants),
         seeds=study.seeds if seeds is None else seeds,
+        first_seed=study.first_seed if first_seed is None else first_seed,
         frames=study.frames if frames is None else frames,
     )
 
@@ -279,8 +295,9 @@ def _main_grids(*games: str) -> tuple[Grid, ...]:
 
 
 def _paper_study(name: str, title: str, grids: tuple[Grid, ...]) -> Study:
-    """Returns a study with the paper's budget (appendix A.3)."""
-    return Study(name, title, grids, seeds=3, frames=2_000_000_000, preset="paper")
+    """Returns a study with the paper's budget of 2 billion frames and 200,000 updates
+    (appendix A.3); with these settings that many updates take 2.049 billion frames."""
+    return Study(name, title, grids, seeds=3, frames=2_049_000_000, preset="paper")
 
 
 # Fewer filters, and a replay that fits so few frames: for runs of minutes. The replay ratio
@@ -329,6 +346,32 @@ _WHOLE_STUDIES = (
         seeds=5,
         frames=2_000_000,
         preset="small",
+    ),
+    Study(
+        name="atari",
+        title="Four granularities on two Atari games, four runs at a time on one GPU",
+        grids=(
+            Grid(
+                (
+                    *("XU-step-level-0.01", "XU-episode-level-*"),
+                    *_with_modes("XU XI", _HEADLINE),
+                ),
+                ("ms_pacman", "frostbite"),
+            ),
+        ),
+        seeds=3,
+        frames=20_000_000,
+        preset="paper",
+        # A hundredth of the paper's frames: each is replayed more often, by actors with
+        # newer parameters.
+        settings=(
+            ("acting.streams", 384),
+            ("acting.pull_interval", 40),
+            ("replay.ratio", 6.0),
+        ),
+        workers=4,
+        memory=12 * 10**9,
+        checkpoint_replay=False,
     ),
     _paper_study("paper", "The paper: seven Atari games", _EVERYTHING),
     *(

@@ -8,6 +8,7 @@ broken, the parent is gone and the worker exits, too.
 """
 
 import contextlib
+import math
 import multiprocessing
 import os
 import signal
@@ -32,6 +33,8 @@ from sidequest.study.scheduler import (
 # Never fork once JAX has threads.
 _SPAWN = multiprocessing.get_context("spawn")
 _GPUS = "CUDA_VISIBLE_DEVICES"
+_GPU_MEMORY, _GPU_SHARE = "XLA_PYTHON_CLIENT_MEM_FRACTION", 0.9
+"""JAX's name of the share of a GPU's memory that a process takes, and what we give away."""
 _Pipe: TypeAlias = Any  # one end; its class differs between systems
 
 
@@ -183,24 +186,27 @@ class Workers:
 
 
 def split_machine(count: int) -> list[Share]:
-    """Splits the machine into shares: cores evenly, and one GPU each if there are any."""
+    """Splits the machine into shares: cores evenly, and one GPU each if there are any.
+
+    Several workers on one GPU split its memory; while one compiles, another computes.
+    """
     import jax
 
     cores = available_core_numbers()
     machine = _in_a_child(local_machine)
     is_cpu = machine.kind == "cpu"
-    most = len(cores) if is_cpu else machine.devices
-    if count > most:
-        raise ConfigError(
-            f"--workers is {count}; this machine has {most} {'cores' if is_cpu else 'GPUs'}"
-        )
+    if count > len(cores):
+        raise ConfigError(f"--workers is {count}; this machine has {len(cores)} cores")
     cache: str | None = getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009
     visible = os.environ.get(_GPUS)
-    gpus = visible.split(",") if visible else list(map(str, range(count)))
+    gpus = visible.split(",") if visible else list(map(str, range(machine.devices)))
+    on_each = math.ceil(count / len(gpus))
     shares = []
     for number in range(count):
         own = cores[number * len(cores) // count : (number + 1) * len(cores) // count]
-        environment = () if is_cpu else ((_GPUS, gpus[number]),)
+        environment = () if is_cpu else ((_GPUS, gpus[number % len(gpus)]),)
+        if not is_cpu and on_each > 1:
+            environment += ((_GPU_MEMORY, f"{_GPU_SHARE / on_each:.3f}"),)
         shares.append(Share(tuple(own), len(own) if is_cpu else 1, environment, cache))
     return shares
 

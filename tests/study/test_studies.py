@@ -9,6 +9,8 @@ from sidequest.config import PAPER, SMALL_FRAMES, change, check
 from sidequest.environments import registry
 from sidequest.errors import ConfigError, UnknownStudy, VariantError
 from sidequest.runs.build import build_agent
+from sidequest.runs.spec import Checkpointing
+from sidequest.study.scheduler import Machine, plan_groups
 from sidequest.study.studies import STUDIES, Grid, Study, find, jobs_of, narrow
 from sidequest.switching.variants import parse
 
@@ -82,6 +84,22 @@ def test_narrow_adds_what_is_new():
     ]
 
 
+def test_pieces_make_a_study():
+    """Issue 18: `study atari` is made four runs at a time, on machines that come and go."""
+    atari = find("atari")
+    pieces = [
+        narrow(atari, games=[game], seeds=1, first_seed=seed)
+        for seed in range(3)
+        for game in ("ms_pacman", "frostbite")
+    ]
+    jobs = [job for piece in pieces for job in jobs_of(piece)]
+    assert [len(jobs_of(piece)) for piece in pieces] == [4] * 6
+    groups = plan_groups(jobs_of(atari), Machine("gpu", 1))
+    assert [group.jobs for group in groups] == [(job,) for job in jobs]
+    assert {job.memory for job in jobs} == {12 * 10**9}
+    assert {job.checkpoints for job in jobs} == {Checkpointing(2_000_000, replay=False)}
+
+
 def test_narrow_refuses_what_there_is_not():
     with pytest.raises(registry.UnknownGame):
         narrow(EXAMPLE, games=["probe:nothing"])
@@ -104,7 +122,11 @@ def test_the_papers_study_by_hand():
     kinds = 5 * 2 + 3 * 2 + 4 + 2 * 2 + 2 * 2 + 1 * 2 + 2 + 1 + 4
     assert kinds == 37
     assert len(jobs) == kinds * 7 * 3
-    assert {job.spec.frames for job in jobs} == {2_000_000_000}
+    assert {job.spec.frames for job in jobs} == {2_049_000_000}
+    # The first 42 blocks of 120 x 40 steps of 4 frames fill 200,000 observations; from then
+    # on every 64 sequences, which are as many as blocks of 40 steps, make an update.
+    blocks = 2_049_000_000 // (120 * 40 * 4)
+    assert 200_000 <= (blocks - 42) * 120 / 64 < 200_100
     watkins = {PAPER, change(PAPER, **{"learning.watkins": False})}
     assert {job.spec.config for job in jobs} == watkins
     assert {job.spec.game for job in jobs} == {
