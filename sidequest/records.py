@@ -21,6 +21,7 @@ Nothing here needs JAX.
 """
 
 import contextlib
+import hashlib
 import io
 import json
 import math
@@ -286,6 +287,24 @@ def _read_object(path: Path) -> dict[str, Any] | None:
     if not isinstance(content, dict):
         raise ValueError
     return content
+
+
+def seal(content: Mapping[str, Any]) -> bytes:
+    """Returns a JSON object's text, with a digest of its content under `sha256`."""
+    content = plain(content)
+    return (json.dumps({**content, "sha256": _digest(content)}) + "\n").encode()
+
+
+def unseal(text: bytes) -> dict[str, Any]:
+    """Reads what `seal` wrote; raises `ValueError` if its digest is another."""
+    content = json.loads(text)
+    if content.pop("sha256", None) != _digest(content):
+        raise ValueError("it does not have the digest that it was written with")
+    return content
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ hosted         one run on emulators: the loop on the host
 hosted_device  what the device does in a hosted run
 emulators      how emulators are grouped, started and watched
 checkpoint     what a run needs to resume, on disk; parameters
-shards         arrays on disk, verified when read
+arrays         arrays on disk, verified when read
 memory         how much memory runs need and may use
 evaluation     the greedy evaluator, and episodes of an agent that a run has left
 tables         from records of iterations to rows of tables

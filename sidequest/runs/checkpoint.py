@@ -1,8 +1,8 @@
 """What a run needs to resume, on disk; and the parameters of a finished run.
 
     RUN/checkpoints/000000204800/       one folder a checkpoint, named by its frames
-        manifest.json                   what it belongs to, and the digest of every file
-        shard-0000.npz ...              the arrays; see `shards`
+        manifest.json                   what it belongs to, and the digest of every piece
+        arrays.bin                      the arrays; see `arrays`
 
 Each checkpoint is written to a temporary folder, synced, verified, then renamed, so what
 has its final name is complete. Only the names tell which is the newest. Nothing is ever
@@ -10,32 +10,28 @@ unpickled. Random keys are stored as the integers that they are made of.
 """
 
 import contextlib
-import hashlib
 import json
+import math
 import os
 import re
 import shutil
 import threading
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import numpy as np
+from numpy.lib import format as npy
 
 from sidequest.errors import CannotWrite, NoCheckpoint, cannot_write, resume_command
+from sidequest.records import seal, unseal
+from sidequest.runs.arrays import Damaged, Piece, read_arrays, verify, write_arrays
 from sidequest.runs.build import is_key
 from sidequest.runs.display import Display
-from sidequest.runs.shards import (
-    Damaged,
-    FileNote,
-    read_arrays,
-    read_entry,
-    verify,
-    write_arrays,
-)
 from sidequest.runs.spec import RunSpec, identity, refuse_other
 
 _Tree = TypeVar("_Tree")
@@ -43,13 +39,21 @@ _Tree = TypeVar("_Tree")
 PARAMETERS = "parameters.npz"
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
+ARRAYS = "arrays.bin"
 LEARNER = "['run'].learner"
 """Where checkpoints keep the network and its normalisation."""
-SCHEMA = 6
+SCHEMA = 7
 KEPT = 2
 """Checkpoints of each run: one that turns out damaged has another before it."""
 _LARGEST = 2**28
 """Bytes that a manifest may have."""
+_HEADER = 1_024
+"""Bytes that the header of an array in an archive may have."""
+_UNREADABLE = (
+    *(ValueError, OSError, EOFError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+"""What reading an archive may raise, whatever was done to it."""
 _TEMPORARY, _REPLACED = ".part-", ".old-"
 
 
@@ -84,7 +88,7 @@ class ResumePoint(NamedTuple):
 
 
 class _Manifest(NamedTuple):
-    """What a checkpoint says of itself; the digests of its files are not verified yet."""
+    """What a checkpoint says of itself; its arrays are not verified yet."""
 
     path: Path
     run: dict[str, Any]
@@ -93,7 +97,7 @@ class _Manifest(NamedTuple):
     records: dict[str, int]
     leaves: dict[str, tuple[int, tuple[int, ...], str]]
     """Path in the tree -> number, shape and dtype of an array."""
-    files: dict[str, FileNote]
+    pieces: list[Piece]
 
 
 def find_resume_point(
@@ -172,37 +176,27 @@ def read_manifest(path: Path) -> _Manifest:
         if (path / MANIFEST).stat().st_size > _LARGEST:
             raise Damaged(f"{MANIFEST} is too large")
         text = (path / MANIFEST).read_bytes()
-        body = json.loads(text)["manifest"]
-        if body.get("schema") != SCHEMA:
-            raise Damaged(
-                f"it is of schema {body.get('schema')}; this version reads {SCHEMA}"
-            )
-        if sealed(body) != text:
-            raise Damaged(f"{MANIFEST} does not have the digest that it was written with")
+        schema = json.loads(text).get("schema", "6 or less")
+        if schema != SCHEMA:
+            raise Damaged(f"{MANIFEST} is of schema {schema}; this version reads {SCHEMA}")
+        body = unseal(text)
         leaves = {
             leaf["path"]: (number, tuple(leaf["shape"]), leaf["dtype"])
             for number, leaf in enumerate(body["state"])
         }
-        files = {name: FileNote(**note) for name, note in body["files"].items()}
+        pieces = [Piece(*piece) for piece in body["pieces"]]
         content = (body["run"], int(body["frames"]), body["host"], body["records"])
-        return _Manifest(path, *content, leaves, files)
+        return _Manifest(path, *content, leaves, pieces)
     except OSError as error:
         raise Damaged(f"{MANIFEST} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Damaged(f"{MANIFEST} is no manifest: {type(error).__name__}") from None
-
-
-def sealed(body: Mapping[str, Any]) -> bytes:
-    """Returns a manifest's bytes: its content and the digest of that."""
-    text = json.dumps(body, sort_keys=True)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return f'{{"sha256": "{digest}",\n"manifest": {text}}}\n'.encode()
+        raise Damaged(f"{MANIFEST} is no manifest: {error}") from None
 
 
 def restore(
     manifest: _Manifest, state_spec: Any, *, under: str = "", on_device: bool = False
 ) -> Any:
-    """Returns the saved state in the structure of `state_spec`; verifies its files first.
+    """Returns the saved state in the structure of `state_spec`, verified.
 
     Args:
         state_spec: A tree of arrays or of their shapes and dtypes, random keys included.
@@ -225,11 +219,8 @@ def restore(
         wanted[number] = leaf
     if not under and len(wanted) != len(manifest.leaves):
         raise Damaged("it holds arrays that this run does not have")
-    try:
-        verify(manifest.path, manifest.files)
-        arrays = read_arrays(manifest.path, manifest.files, wanted, on_device)
-    except (TypeError, OSError) as error:
-        raise Damaged(str(error)) from None
+    path = manifest.path / ARRAYS
+    arrays = read_arrays(path, manifest.pieces, wanted, on_device)
     found = jax.tree_util.tree_unflatten(structure, [arrays[number] for number in wanted])
     return jax.tree.map(revive, state_spec, found)
 
@@ -246,7 +237,7 @@ def write(folder: Path, snapshot: Snapshot) -> int:
     part.mkdir()
     try:
         paths, arrays = _named_arrays(snapshot.state)
-        notes = write_arrays(part, arrays)
+        pieces = write_arrays(part / ARRAYS, arrays)
         body = {
             "schema": SCHEMA,
             **snapshot._asdict(),
@@ -254,11 +245,11 @@ def write(folder: Path, snapshot: Snapshot) -> int:
                 {"path": path, "shape": list(array.shape), "dtype": str(array.dtype)}
                 for path, array in zip(paths, arrays, strict=True)
             ],
-            "files": {name: note._asdict() for name, note in notes.items()},
+            "pieces": pieces,
         }
-        text = sealed(body)
+        text = seal(body)
         write_synced(part / MANIFEST, text)
-        verify(part, notes)
+        verify(part / ARRAYS, pieces)
         if (part / MANIFEST).read_bytes() != text:
             raise Damaged(f"{MANIFEST} does not read as it was written")
         _sync_folder(part)
@@ -266,7 +257,7 @@ def write(folder: Path, snapshot: Snapshot) -> int:
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    return len(text) + sum(note.size for note in notes.values())
+    return len(text) + sum(piece.size for piece in pieces)
 
 
 def _put_in_place(part: Path, place: Path) -> None:
@@ -450,9 +441,23 @@ def load(path: Path, spec: _Tree) -> _Tree:
     try:
         with zipfile.ZipFile(path) as saved:
             arrays = [
-                read_entry(saved, f"{jax.tree_util.keystr(where)}.npy", leaf)
+                _read_entry(saved, f"{jax.tree_util.keystr(where)}.npy", leaf)
                 for where, leaf in leaves
             ]
-    except (Damaged, zipfile.BadZipFile) as damage:
+    except _UNREADABLE as damage:
         raise ValueError(f"{path} is of another network, or damaged: {damage}") from None
     return jax.tree_util.tree_unflatten(structure, arrays)
+
+
+def _read_entry(archive: zipfile.ZipFile, name: str, spec: Any) -> np.ndarray:
+    """Reads an array if its shape and type are as expected; checks them first."""
+    if name not in archive.NameToInfo:
+        raise ValueError(f"it lacks {name}")
+    with archive.open(name) as entry:
+        npy.read_magic(entry)
+        shape, _, dtype = npy.read_array_header_1_0(entry, max_header_size=_HEADER)
+        if (shape, dtype) != (spec.shape, spec.dtype):
+            raise ValueError(f"{name} is {dtype}{shape}, expected {spec.dtype}{spec.shape}")
+        size = math.prod(shape) * dtype.itemsize
+        data = entry.read(size + 1)  # to the end, where the archive's sum is checked
+    return np.frombuffer(data, dtype).reshape(shape)

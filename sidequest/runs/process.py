@@ -27,7 +27,6 @@ LOCK = ".lock"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ONE_SIGNAL = 1.0
 """Seconds in which two signals are one: `timeout` signals a process, then its group."""
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class StopSignal:
@@ -119,8 +118,7 @@ def _acquire(folder: Path) -> int:
             if os.path.samestat(os.stat(path), os.fstat(descriptor)):
                 break
         os.close(descriptor)
-    boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
-    holder = {"pid": os.getpid(), "host": platform.node(), "boot": boot}
+    holder = {"pid": os.getpid(), "host": platform.node()}
     os.ftruncate(descriptor, 0)
     os.write(descriptor, json.dumps(holder).encode() + b"\n")
     return descriptor

@@ -136,7 +136,7 @@ def test_what_is_large_is_streamed(stopped, tmp_path, monkeypatch):
     with pytest.raises(Interrupted):
         play(tmp_path / "run", stop_after=STOP)
     ours, theirs = listed(tmp_path / "run")[0], listed(stopped)[0]
-    for file in ours.glob("*.npz"):
+    for file in ours.glob("*.bin"):
         assert file.read_bytes() == (theirs / file.name).read_bytes()
 
 

@@ -284,7 +284,7 @@ def test_a_run_that_goes_on_is_played_by_its_newest_checkpoint(tmp_path):
     assert played() == finished != first[1]
     (folder / checkpoint.PARAMETERS).unlink()
     assert played() == first[1] != first[0]
-    shard = next((folder / checkpoint.FOLDER / "000000001600").glob("*.npz"))
+    shard = next((folder / checkpoint.FOLDER / "000000001600").glob("*.bin"))
     shard.write_bytes(shard.read_bytes()[:-1])
     assert played() == first[0]
 
