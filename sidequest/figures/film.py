@@ -7,10 +7,10 @@
     │           │  ____|____|__    │    rewards
     └───────────┴──────────────────┘
 
-A film has thousands of frames, so they are arrays of pixels. The strip of the whole episode
-is painted once; a frame shows the part of it that has happened, and only the newest steps
-where that is too long. Games are rendered from what the agent observes, as small as
-possible and with square pixels, and enlarged afterwards.
+A film has thousands of frames, so the strip of the whole episode is painted once; a frame
+shows the part of it that has happened, and only the newest steps where that is too long.
+Games are rendered from what the agent observes, as small as possible and with square
+pixels, and enlarged afterwards.
 """
 
 import itertools
@@ -18,13 +18,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import matplotlib
 import numpy as np
 from jaxtyping import Float, Integer, Num, UInt8
 from PIL import Image, ImageDraw, ImageFont
-from PIL.ImageColor import getrgb
 
 from sidequest.figures.style import BLUE, GOLD, GREY, INK, MAGENTA
 from sidequest.types import Trace
@@ -40,6 +39,7 @@ _BADGE_TOP, _BADGE = 66, 60
 _MODE_TOP, _MODE_HEIGHT, _EXPLOIT_HEIGHT = 158, 40, 24
 _SIGNAL_TOP, _REWARD_TOP, _GRAPH_HEIGHT = 232, 332, 68
 _TOPS = (_MODE_TOP, _SIGNAL_TOP, _REWARD_TOP)
+_HEIGHTS = (_MODE_HEIGHT, _GRAPH_HEIGHT, _GRAPH_HEIGHT)
 _PAPER = "#f4f4f4"  # behind the strip
 _SHADE = "#f3dcea"  # behind the signal while the agent explores
 
@@ -76,115 +76,96 @@ def draw_film(
     fitting = _TRACK // width
     returns, explored = np.cumsum(trace.reward), np.cumsum(trace.modes)
     background = _draw_background(_enlarge(render(0)).shape, trace, caption)
-    left = background.shape[1] - _PANEL + _MARGIN
-    right, beside = left + _TRACK, left + _BADGE + 12
+    left = background.width - _PANEL + _MARGIN
+    right, beside, middle = left + _TRACK, left + _BADGE + 12, left + _BADGE // 2
+    badge = (left, _BADGE_TOP, left + _BADGE - 1, _BADGE_TOP + _BADGE - 1)
     for step in range(steps):
         frame = background.copy()
-        game = _enlarge(render(step))
-        top = (len(frame) - len(game)) // 2
-        frame[top : top + len(game), : game.shape[1]] = game
+        game = Image.fromarray(_enlarge(render(step)))
+        frame.paste(game, (0, (frame.height - game.height) // 2))
         first = max(0, step + 1 - fitting)
         for top, track in zip(_TOPS, tracks, strict=True):
-            shown = track[:, first * width : (step + 1) * width]
-            frame[top : top + len(track), left : left + shown.shape[1]] = shown
+            shown = (first * width, 0, (step + 1) * width, track.height)
+            frame.paste(track.crop(shown), (left, top))
         mode, word, colour = (
             ("X", "explore", MAGENTA) if trace.modes[step] else ("G", "exploit", BLUE)
         )
-        frame[_BADGE_TOP : _BADGE_TOP + _BADGE, left : left + _BADGE] = getrgb(colour)
-        image = Image.fromarray(frame)
-        middle = left + _BADGE // 2
-        _write(
-            image, mode, middle, _BADGE_TOP + 8, 36, bold=True, colour="white", anchor="ma"
-        )
-        _write(image, word, beside, _BADGE_TOP + 2, 20, bold=True, colour=colour)
-        _write(image, f"step {step + 1:,} of {steps:,}", beside, _BADGE_TOP + 32)
+        ImageDraw.Draw(frame).rectangle(badge, colour)
+        letter: Any = {"bold": True, "colour": "white", "anchor": "ma"}
+        _write(frame, mode, middle, _BADGE_TOP + 8, 36, **letter)
+        _write(frame, word, beside, _BADGE_TOP + 2, 20, bold=True, colour=colour)
+        _write(frame, f"step {step + 1:,} of {steps:,}", beside, _BADGE_TOP + 32)
         share = explored[step] / (step + 1)
-        _write(image, f"explored {share:.0%}", beside, _BADGE_TOP + 48)
-        _write(
-            image, f"return {returns[step]:,.4g}", right, _BADGE_TOP + 4, 18, anchor="ra"
-        )
+        _write(frame, f"explored {share:.0%}", beside, _BADGE_TOP + 48)
+        total = f"return {returns[step]:,.4g}"
+        _write(frame, total, right, _BADGE_TOP + 4, 18, anchor="ra")
         if step == steps - 1:
-            _write(image, caption.ending, right, _BADGE_TOP + 32, anchor="ra")
-        yield np.asarray(image)
+            _write(frame, caption.ending, right, _BADGE_TOP + 32, anchor="ra")
+        yield np.asarray(frame)
 
 
-def _draw_background(shape: tuple[int, ...], trace: Trace, caption: Caption) -> Pixels:
+def _draw_background(shape: tuple[int, ...], trace: Trace, caption: Caption) -> Image.Image:
     """Returns what is the same in every frame, beside a game of this shape."""
     height, width = max(_HEIGHT, shape[0]), shape[1]
     height, width = height + height % 2, width + width % 2
-    frame = np.full((height, width + _PANEL, 3), 255, np.uint8)
-    frame[:, :width] = 0
+    image = Image.new("RGB", (width + _PANEL, height), "black")
+    draw = ImageDraw.Draw(image)
+    draw.rectangle((width, 0, width + _PANEL, height), "white")
     left, right = width + _MARGIN, width + _MARGIN + _TRACK
-    for top, tall in zip(_TOPS, (_MODE_HEIGHT, _GRAPH_HEIGHT, _GRAPH_HEIGHT), strict=True):
-        frame[top : top + tall, left:right] = getrgb(_PAPER)
-    image = Image.fromarray(frame)
     _write(image, caption.title, left, 14, 15, bold=True)
     _write(image, caption.subtitle, left, 38, colour=GREY)
-    high = _signal_range(trace.signal)[1]
-    greatest = float(np.abs(trace.reward).max())
-    tops = (
-        "",
-        f"top {high:.3g}" if np.isfinite(trace.signal).any() else "none",
-        f"top {greatest:.3g}" if greatest else "none",
-    )
+    high, greatest = _signal_range(trace.signal)[1], float(np.abs(trace.reward).max())
+    signal = f"top {high:.3g}" if np.isfinite(trace.signal).any() else "none"
+    texts = ("", signal, f"top {greatest:.3g}" if greatest else "none")
     labels = ("mode", "trigger signal", "reward")
-    for y, label, text in zip(_TOPS, labels, tops, strict=True):
-        _write(image, label, left, y - 18)
-        _write(image, text, right, y - 18, colour=GREY, anchor="ra")
-    return np.asarray(image)
+    for top, tall, label, text in zip(_TOPS, _HEIGHTS, labels, texts, strict=True):
+        draw.rectangle((left, top, right - 1, top + tall - 1), _PAPER)
+        _write(image, label, left, top - 18)
+        _write(image, text, right, top - 18, colour=GREY, anchor="ra")
+    return image
 
 
-def _paint_tracks(trace: Trace, width: int) -> tuple[Pixels, Pixels, Pixels]:
-    """Paints modes, signal and rewards of a whole episode, `width` pixels a step."""
-    modes = _canvas(_MODE_HEIGHT, len(trace.modes))
-    low = (_MODE_HEIGHT - _EXPLOIT_HEIGHT) // 2
-    modes[low:-low] = getrgb(BLUE)
-    modes[:, trace.modes] = getrgb(MAGENTA)
-    reward = _paint_reward(trace.reward)
-    modes, reward = (np.repeat(track, width, axis=1) for track in (modes, reward))
-    return modes, _paint_signal(trace, width), reward
+def _paint_tracks(trace: Trace, width: int) -> list[Image.Image]:
+    """Paints modes, signal and rewards of a whole episode, `width` pixels a step.
 
-
-def _paint_signal(trace: Trace, width: int) -> Pixels:
-    """Paints a line of steps that is broken where there is no signal."""
-    track = _canvas(_GRAPH_HEIGHT, len(trace.modes))
-    track[:, trace.modes] = getrgb(_SHADE)
-    track = np.repeat(track, width, axis=1)
+    The signal is a line that is broken where there is none. Rewards are bars up and down
+    from a line in the middle; even the smallest is visible.
+    """
+    size = len(trace.modes) * width
+    tracks = [Image.new("RGB", (size, tall), _PAPER) for tall in _HEIGHTS]
+    modes, signal, reward = (ImageDraw.Draw(track) for track in tracks)
+    inset, middle = (_MODE_HEIGHT - _EXPLOIT_HEIGHT) // 2, _GRAPH_HEIGHT // 2
     low, high = _signal_range(trace.signal)
     share = (trace.signal - low) / ((high - low) or 1.0)
+    levels = np.round((1 - share) * (_GRAPH_HEIGHT - 4)) + 1
+    lengths = trace.reward / (float(np.abs(trace.reward).max()) or 1.0) * (middle - 2)
     before = np.nan
-    for step, row in enumerate(np.round((1 - share) * (_GRAPH_HEIGHT - 4)) + 1):
-        if not np.isnan(row):
-            left, level = step * width, int(row)
-            track[level : level + 2, left : left + width] = getrgb(INK)
+    for step, explores in enumerate(trace.modes):
+        level, length = levels[step], lengths[step]
+        left, right = step * width, (step + 1) * width - 1
+        if explores:
+            modes.rectangle((left, 0, right, _MODE_HEIGHT - 1), MAGENTA)
+            signal.rectangle((left, 0, right, _GRAPH_HEIGHT - 1), _SHADE)
+        else:
+            modes.rectangle((left, inset, right, _MODE_HEIGHT - inset - 1), BLUE)
+        if not np.isnan(level):
+            signal.rectangle((left, int(level), right, int(level) + 1), INK)
             if not np.isnan(before):
-                upper, lower = sorted((level, int(before)))
-                track[upper : lower + 2, left] = getrgb(INK)
-        before = row
-    return track
-
-
-def _paint_reward(reward: Float[np.ndarray, "T"]) -> Pixels:
-    """Paints bars up and down from a line in the middle, one pixel a step."""
-    track = _canvas(_GRAPH_HEIGHT, len(reward))
-    middle = _GRAPH_HEIGHT // 2
-    lengths = reward / (float(np.abs(reward).max()) or 1.0) * (middle - 2)
-    above = middle - np.arange(_GRAPH_HEIGHT)[:, None]  # distance of each row from the line
-    # Even the smallest reward is visible.
-    track[(reward > 0) & (above > 0) & (above <= np.maximum(lengths, 2))] = getrgb(GOLD)
-    track[(reward < 0) & (above < 0) & (above >= np.minimum(lengths, -2))] = getrgb(INK)
-    track[middle] = getrgb(GREY)
-    return track
+                upper, lower = sorted((int(level), int(before)))
+                signal.rectangle((left, upper, left, lower + 1), INK)
+        before = level
+        if length > 0:
+            reward.rectangle((left, middle - int(max(length, 2)), right, middle), GOLD)
+        elif length < 0:
+            reward.rectangle((left, middle, right, middle - int(min(length, -2))), INK)
+    reward.rectangle((0, middle, size, middle), GREY)
+    return tracks
 
 
 def _signal_range(signal: Float[np.ndarray, "T"]) -> tuple[float, float]:
     """Returns the values at the bottom and the top of the graph; 0 is always within."""
     known = signal[np.isfinite(signal)]
     return float(known.min(initial=0.0)), float(known.max(initial=0.0))
-
-
-def _canvas(height: int, width: int) -> Pixels:
-    return np.full((height, width, 3), getrgb(_PAPER), np.uint8)
 
 
 def _write(
@@ -234,8 +215,9 @@ def make_renderer(
 
 def _render_television(frame: Pixels) -> Pixels:
     """Returns a raw frame at twice its height, as wide as a television shows it."""
-    height = 2 * frame.shape[0]
-    return _stretch(frame, height, round(height * _TELEVISION))
+    height, width, _ = frame.shape
+    shown = round(2 * height * _TELEVISION)
+    return frame[:, np.arange(shown) * width // shown].repeat(2, axis=0)
 
 
 def _render_planes(planes: Num[np.ndarray, "height width *planes"]) -> Pixels:
@@ -257,16 +239,12 @@ def _render_tiles(grid: Integer[np.ndarray, "height width 2"]) -> Pixels:
     from xminigrid.rendering.rgb_render import render_tile
 
     height, width, _ = grid.shape
-    image = np.full((height * _CELL, width * _CELL, 3), _UNSEEN, np.uint8)
-    for row, column in np.ndindex(height, width):
-        tile, colour = grid[row, column].tolist()
-        agent = 0 if (row, column) == (height - 1, width // 2) else None
-        if tile:
-            cell = np.s_[
-                row * _CELL : (row + 1) * _CELL, column * _CELL : (column + 1) * _CELL
-            ]
-            image[cell] = render_tile((tile, colour), agent, tile_size=_CELL)
-    return image
+    image = np.full((height, width, _CELL, _CELL, 3), _UNSEEN, np.uint8)
+    for place in np.argwhere(grid[:, :, 0]):
+        agent = 0 if tuple(place) == (height - 1, width // 2) else None
+        tile = tuple(grid[*place].tolist())
+        image[*place] = render_tile(tile, agent, tile_size=_CELL)
+    return image.swapaxes(1, 2).reshape(height * _CELL, width * _CELL, 3)
 
 
 def _render_bars(values: Float[np.ndarray, "N"]) -> Pixels:
@@ -286,16 +264,8 @@ def _render_bars(values: Float[np.ndarray, "N"]) -> Pixels:
 
 def _enlarge(image: Pixels) -> Pixels:
     """Scales by the greatest whole number that keeps it within a frame's height."""
-    height, width, _ = image.shape
-    factor = max(1, _HEIGHT // height)
-    return _stretch(image, factor * height, factor * width)
-
-
-def _stretch(image: Pixels, height: int, width: int) -> Pixels:
-    """Resizes by nearest neighbour, so that no colour is invented."""
-    rows = np.arange(height) * image.shape[0] // height
-    columns = np.arange(width) * image.shape[1] // width
-    return image[rows[:, None], columns[None]]
+    factor = max(1, _HEIGHT // len(image))
+    return image.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
 def save_film(frames: Iterable[Pixels], path: Path, fps: int) -> Path:

@@ -159,7 +159,7 @@ def draw_strip(axes: Axes, trace: "Strip | Trace", row: float = 0.0) -> None:
 
 def _frame_strips(axes: Axes, steps: int) -> None:
     axes.set_xlim(0, steps)
-    style.tidy(axes, sides=())
+    style.hide_sides(axes, "left", "bottom")
     axes.set(xticks=[], yticks=[])
     axes.set_xlabel("steps")
 
@@ -280,7 +280,7 @@ def _draw_area(axes: Axes, label: str, trace: "Trace") -> None:
     axes.set_yticks([])
     place = {"rotation": 0, "ha": "right", "va": "center", "labelpad": 6}
     axes.set_ylabel(label, **place)
-    style.tidy(axes, sides=("bottom",))
+    style.hide_sides(axes, "left")
     axes.tick_params(bottom=False, labelbottom=False)
 
 
@@ -388,4 +388,4 @@ def _draw_modes(axes: Axes, trace: "Trace") -> None:
     axes.set_ylim(_REWARD_ROW - 0.25, 0.6)
     axes.set_yticks([0.0, _REWARD_ROW], ["mode", "reward"])
     axes.set_xlabel("step")
-    style.tidy(axes, sides=("bottom",))
+    style.hide_sides(axes, "left")

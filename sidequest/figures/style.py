@@ -7,6 +7,7 @@ the taller bar, so that no reader depends on the hue.
 import math
 import textwrap
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,16 +48,8 @@ SUFFIXES = (".png", ".svg")
 
 Item = TypeVar("Item")
 
-_STYLE: Any = {
-    **dict.fromkeys(("axes.labelsize", "legend.fontsize"), SMALL),
-    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), SMALL),
-    "axes.titlesize": MEDIUM,
-    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
-    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6),
-    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 2.5),
-    "svg.hashsalt": "sidequest",
-}
-styled = matplotlib.rc_context(_STYLE)
+_STYLE = str(files("sidequest.figures") / "assets" / "sidequest.mplstyle")
+styled = matplotlib.rc_context(fname=_STYLE)
 """Decorates a function that draws: small letters, thin axes, no frame on top and right."""
 
 
@@ -106,8 +99,6 @@ def compose(
             loc="lower center",
             bbox_to_anchor=(0.5, note_height / tall),
             ncols=columns,
-            fontsize=SMALL,
-            frameon=False,
             borderaxespad=0.2,
             handlelength=2.2,
             columnspacing=1.5,
@@ -148,24 +139,16 @@ def save(figure: Figure, path: Path) -> Path:
         raise ValueError(f"{path} ends with {path.suffix!r}; allowed: .png, .svg")
     path.parent.mkdir(parents=True, exist_ok=True)
     metadata = {"Date": None} if path.suffix == ".svg" else None
-    with matplotlib.rc_context(_STYLE):  # ticks are made as late as this
+    with matplotlib.rc_context(fname=_STYLE):  # ticks are made as late as this
         figure.savefig(path, metadata=metadata)
     figure.set_layout_engine("none")  # the layout is found; a second format need not search
     return path
 
 
-def tidy(axes: Axes, *, sides: tuple[str, ...] = ("left", "bottom")) -> None:
-    """Keeps only the frame's named sides, and small ticks on them."""
-    for side, spine in axes.spines.items():
-        spine.set_visible(side in sides)
-        spine.set_linewidth(0.6)
-    axes.tick_params(
-        labelsize=SMALL,
-        width=0.6,
-        length=2.5,
-        left="left" in sides,
-        bottom="bottom" in sides,
-    )
+def hide_sides(axes: Axes, *sides: str) -> None:
+    """Removes sides of the frame, with their ticks."""
+    axes.spines[list(sides)].set_visible(False)
+    axes.tick_params(left="left" not in sides, bottom="bottom" not in sides)
 
 
 def use_log_axis(axes: Axes) -> None:
@@ -220,8 +203,6 @@ def mode_legend(on: Axes | Figure, *, switches: bool = False, **placement) -> Le
     return on.legend(
         handles=keys,
         ncols=len(keys),
-        fontsize=SMALL,
-        frameon=False,
         handlelength=1.2,
         columnspacing=1.4,
         **placement,

@@ -88,7 +88,7 @@ def test_the_signal_is_a_line_with_gaps():
     signal = np.array([np.nan, 0.0, 4.0, 2.0, np.nan], np.float32)
     trace = trace_of("GGGGX")._replace(signal=signal)
     width = film._STEP_WIDTHS[1]
-    _, signal, _ = _paint_tracks(trace, width)
+    signal = np.asarray(_paint_tracks(trace, width)[1])
     columns = signal[:, width // 2 :: width]
     inked = (columns == getrgb(style.INK)).all(axis=2)
     rows = [np.flatnonzero(inked[:, step]).tolist() for step in range(5)]
@@ -104,7 +104,8 @@ def test_the_signal_is_a_line_with_gaps():
 
 def test_rewards_are_bars_up_and_down():
     reward = np.array([0.0, 8.0, -4.0, 0.001], np.float32)
-    *_, columns = _paint_tracks(trace_of("GGGG")._replace(reward=reward), 1)
+    track = _paint_tracks(trace_of("GGGG")._replace(reward=reward), 1)[2]
+    columns = np.asarray(track)
     middle = film._GRAPH_HEIGHT // 2
     reach = middle - 2
     up, down = getrgb(style.GOLD), getrgb(style.INK)
