@@ -15,8 +15,8 @@ from sidequest.agent import modes
 from sidequest.environments import registry
 from sidequest.errors import VariantError
 from sidequest.figures import claims, gallery, pairs
+from sidequest.figures.claims import Verdict
 from sidequest.figures.data import Plot, Records
-from sidequest.figures.rules import Verdict
 from sidequest.records import read_table
 from sidequest.runs.trainer import run
 from sidequest.switching import triggers, variants

@@ -16,7 +16,7 @@ its numbers; `gallery` lists them all
 
 What is made of them
 
-    claims, rules  the paper's claims, and whether these records support them
+    claims         the paper's claims, and whether these records support them
     report         one page with all of it
 
 What needs no study

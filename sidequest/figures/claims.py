@@ -1,20 +1,80 @@
-"""The paper's claims, and the rule by which each is judged from records.
+"""The paper's claims, and the rules by which each is judged from records.
 
-A rule is the same for every study and is shown beside its verdict; assets/texts.toml states
-both in words. "Not supported" says that these runs did not pass it; only where a verdict
-says that the data point the other way do they speak against the claim. All claims rest on
-finished runs, two seeds a cell at least, and compare only cells of the same game, budget
-and settings.
+assets/texts.toml states each claim and its rule in words. A rule compares *cells*: the
+finished runs of one variant on one game, two seeds at least, which differ in nothing but
+the seed. Two cells are compared only if they share game, budget and settings, so that no
+scale between games is needed. What is compared with what follows from the paper's names
+(`figures.pairs`). Scores are final performances: mean return over the last 10% of training.
+
+"Not supported" says that these runs did not pass the rule; only where a verdict says that
+the data point the other way do they speak against the claim.
 """
 
-from collections.abc import Callable
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from math import comb
+from typing import Literal, NamedTuple, TypeAlias
 
-from sidequest.figures import rules
-from sidequest.figures.data import Records, texts
-from sidequest.figures.pairs import blind_partner, counting_partner
-from sidequest.figures.rules import Verdict
+import numpy as np
+import polars as pl
+from jaxtyping import Float
+
+from sidequest.figures.data import (
+    WATKINS,
+    Records,
+    count,
+    exploit_periods,
+    listed,
+    of_runs,
+    read_traces,
+    read_variant,
+    texts,
+)
+from sidequest.figures.pairs import (
+    GRANULARITIES,
+    Partner,
+    blind_partner,
+    counting_partner,
+    greedy_start_partner,
+    other_trigger,
+    same_as,
+    uniform_partner,
+)
+from sidequest.figures.statistics import Interval, bootstrap, improvement
+from sidequest.switching.variants import Amount, Variant, parse
+
+_State: TypeAlias = Literal["supported", "not supported", "not enough data"]
+STATES: tuple[_State, ...] = ("supported", "not supported", "not enough data")
+
+_SEED = 0  # of the bootstrap: the same records give the same page
+_SEEDS_NEEDED = 2
+EQUIVALENT = (0.25, 0.75)  # how often a run may win where two variants count as the same
+SETTINGS_NEEDED = 3
+SIMILAR_P = 0.05  # two variants explore the same amount
+PAIRS_NEEDED = 5
+RARE = 0.05
+MOVED = 0.05  # in p_X, from the first tenth of training to the last
+LITTLE, MUCH = 0.25, 0.4  # p_X "far below 0.5", and what there must be to compare with
+SHIFTED = 0.15  # probability that a bandit has moved between its arms
+HALF = 0.1  # how far from 0.5 "about a half" may be
+SAME_AMOUNT = 1.5  # greatest ratio of two p_X that count as the same amount
+PERIODS_NEEDED = 20
+SWITCHES_NEEDED = 400  # their noise is 5% then
+WITHIN = 0.1
+MOST = 0.9
+
+_Numbers: TypeAlias = Sequence[tuple[str, str]]
+"""What was compared, and the result."""
+
+
+class Verdict(NamedTuple):
+    """The state of a claim in the records of one study."""
+
+    state: _State
+    sentence: str
+    numbers: _Numbers = ()
 
 
 class Claim(NamedTuple):
@@ -30,44 +90,482 @@ class Claim(NamedTuple):
     rule: str
 
 
-_JUDGE: dict[str, Callable[[Records], Verdict]] = {
-    "granularity-XU": partial(rules.headline_beats_baselines, mode="XU"),
-    "granularity-XI": partial(rules.headline_beats_baselines, mode="XI"),
-    "some-variant": rules.some_variant_gains,
+class _Case(NamedTuple):
+    """One of the comparisons that a rule counts."""
+
+    game: str
+    what: str
+    result: str
+    passed: bool
+
+
+class Cell(NamedTuple):
+    """The runs of one variant on one game, with one budget and one choice of settings."""
+
+    label: str
+    """The variant's name, with the settings in which cells of the study differ."""
+    variant: Variant
+    place: tuple[str, str, str]
+    """Cells may be compared if this is the same: game, budget, settings."""
+    runs: pl.DataFrame
+    """Rows of `Records.runs`."""
+
+    @property
+    def game(self) -> str:
+        return self.place[0]
+
+    @property
+    def name(self) -> str:
+        return f"{self.label}, {self.game}"
+
+    def column(self, name: str) -> Float[np.ndarray, "N"]:
+        """Returns a column of the runs, seed by seed."""
+        return self.runs[name].cast(pl.Float64()).to_numpy()
+
+    def mean(self, column: str) -> float:
+        return float(self.column(column).mean())
+
+
+class Match(NamedTuple):
+    """A cell and the one that it is held against."""
+
+    first: Cell
+    second: Cell
+
+    @property
+    def game(self) -> str:
+        return self.first.game
+
+    @property
+    def name(self) -> str:
+        return f"{self.first.label} over {self.second.label}, {self.game}"
+
+    @property
+    def means(self) -> tuple[str, str]:
+        """The comparison, and both mean scores in words."""
+        first, second = (cell.mean("score") for cell in self)
+        return self.name, f"{first:.4g} against {second:.4g}"
+
+    def apart(self, column: str = "score") -> int:
+        """Returns 1 if every seed of the first is above every seed of the second, -1 if it
+        is the other way round, 0 if their ranges overlap."""
+        x, y = (cell.column(column) for cell in self)
+        return int(x.min() > y.max()) - int(x.max() < y.min())
+
+
+# Cells and matches
+
+
+def judged_cells(runs: pl.DataFrame, *tables: str) -> list[Cell]:
+    """Returns cells that a claim may rest on: two finished seeds, with these tables."""
+    sound = runs.filter(
+        "finished", pl.col("mode").is_not_null(), *(pl.col(one) > 0 for one in tables)
+    )
+    if "evaluations" in tables:
+        sound = sound.drop_nulls("score")
+    cells = []
+    kind = ("label", "variant", "game", "budget", "settings")
+    for (label, name, *place), own in sound.group_by(*kind, maintain_order=True):
+        variant = read_variant(name)
+        if variant is not None and own["seed"].n_unique() >= _SEEDS_NEEDED:
+            cells.append(Cell(label, variant, (*place,), own))
+    return cells
+
+
+def match(cells: Sequence[Cell], partner: Partner) -> list[Match]:
+    """Returns each cell with its partner's cell of the same game, budget and settings."""
+    known = {(cell.variant, cell.place): cell for cell in cells}
+    return [
+        Match(cell, known[other, cell.place])
+        for cell in cells
+        if (other := partner(cell.variant)) and (other, cell.place) in known
+    ]
+
+
+def _match_watkins(cells: Sequence[Cell]) -> list[Match]:
+    """Returns each cell with trace cutting and the same one without."""
+
+    def kind(cell: Cell) -> tuple:
+        game, budget, settings = cell.place
+        rest = {key: one for key, one in json.loads(settings).items() if key != WATKINS}
+        return cell.variant, game, budget, json.dumps(rest, sort_keys=True)
+
+    cut = {kind(cell): cell for cell in cells if cell.runs["watkins"][0]}
+    uncut = {kind(cell): cell for cell in cells if not cell.runs["watkins"][0]}
+    return [Match(cell, uncut[key]) for key, cell in cut.items() if key in uncut]
+
+
+def _baselines(mode: str) -> list[str]:
+    *names, _ = GRANULARITIES.values()
+    return [f"{mode}-{name}" for name in names]
+
+
+def _by_mode_and_place(cells: Iterable[Cell]) -> Iterator[list[Cell]]:
+    """Groups cells that share the explore mode, the game, the budget and the settings."""
+    groups: dict[tuple, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.variant.mode, cell.place), []).append(cell)
+    yield from groups.values()
+
+
+def _games_of(found: Iterable[Match | _Case]) -> list[str]:
+    return list(dict.fromkeys(one.game for one in found))
+
+
+# Verdicts
+
+
+def _decide(passed: bool, sentence: str, numbers: _Numbers) -> Verdict:
+    return Verdict(STATES[0] if passed else STATES[1], sentence, numbers)
+
+
+def _lacking(found: Iterable[Match | _Case], games: int, numbers: _Numbers) -> Verdict:
+    """Returns the verdict where fewer games than needed have what is to be compared."""
+    where = listed(_games_of(found))
+    have = f"Only {where} has" if where else "No game has"
+    needed = f"; the claim needs {games} games" if games > 1 else ""
+    return Verdict(STATES[2], f"{have} finished runs of what this needs{needed}.", numbers)
+
+
+def _most(
+    records: Records,
+    cases: Callable[[Records], Iterator[_Case]],
+    result: str,
+    *,
+    games: int = 1,
+    share: float | None = None,
+) -> Verdict:
+    """Judges whether most of the cases passed, if enough games have one.
+
+    Args:
+        result: The sentence to state; `{}` is filled with `3 of 4 cases`.
+        share: How many must pass at least; by default more than half.
+    """
+    found = list(cases(records))
+    numbers = [(one.what, one.result) for one in found]
+    if len(_games_of(found)) < games:
+        return _lacking(found, games, numbers)
+    hits = sum(one.passed for one in found)
+    enough = hits > len(found) / 2 if share is None else hits >= share * len(found)
+    tally = f"{hits} of {count(len(found), 'case')}"
+    return _decide(enough, result.replace("{}", tally), numbers)
+
+
+def _improvement(matches: Sequence[Match]) -> Interval:
+    """Returns P(a run of the first beats one of the second), matches counting the same."""
+    first, second = (
+        [cell.column("score") for cell in own] for own in zip(*matches, strict=True)
+    )
+    return bootstrap(np.random.default_rng(_SEED), improvement, first, second)
+
+
+def _beats(records: Records, name: str, rivals: Mapping[str, Partner]) -> Verdict:
+    """Judges whether a kind of variant improves on each of its rivals, on two games."""
+    cells = judged_cells(records.runs, "evaluations")
+    found = {rival: match(cells, partner) for rival, partner in rivals.items()}
+    chances = {rival: _improvement(own) for rival, own in found.items() if own}
+    numbers = [
+        (f"{name} over {rival}, {listed(_games_of(found[rival]))}", str(chance))
+        for rival, chance in chances.items()
+    ]
+    if len(rivals) == 1:
+        numbers += [one.means for own in found.values() for one in own]
+    for own in found.values():
+        if len(_games_of(own)) < 2:
+            return _lacking(own, 2, numbers)
+    better = [rival for rival, chance in chances.items() if chance.low > 0.5]
+    worse = [rival for rival, chance in chances.items() if chance.high < 0.5]
+    sides = {
+        "clearly better than": better,
+        "not clearly different from": [one for one in rivals if one not in better + worse],
+        "clearly worse than": worse,
+    }
+    parts = [f"{words} {listed(own)}" for words, own in sides.items() if own]
+    where = listed(_games_of(one for own in found.values() for one in own))
+    sentence = f"On {where}, {name} is {'; '.join(parts)}"
+    if len(rivals) == 1:
+        sentence += f": the probability of improvement is {next(iter(chances.values()))}"
+    sentence += ". The data point the other way." if worse else "."
+    return _decide(len(better) == len(rivals), sentence, numbers)
+
+
+def _beats_baselines(mode: str) -> Callable[[Records], Verdict]:
+    """Compares the paper's intra-episodic variant with each of the four baselines."""
+    headline = parse(f"{mode}-{GRANULARITIES['intra-episodic']}")
+    rivals = {name: same_as(headline, parse(name)) for name in _baselines(mode)}
+    return partial(_beats, name=str(headline), rivals=rivals)
+
+
+def _no_better(
+    records: Records,
+    find: Callable[[list[Cell]], list[Match]],
+    what: str,
+    *,
+    both: bool = False,
+) -> Verdict:
+    """Tests that the first wins at most three times in four; if `both`, the second too."""
+    matches = find(judged_cells(records.runs, "evaluations"))
+    numbers = [one.means for one in matches]
+    if len(_games_of(matches)) < 2:
+        return _lacking(matches, 2, numbers)
+    chance = _improvement(matches)
+    numbers = [(what, str(chance)), *numbers]
+    games = listed(_games_of(matches))
+    sentence = f"On {games} the probability of improvement, {what}, is {chance}."
+    if chance.low > 0.5 or (both and chance.high < 0.5):
+        return _decide(False, sentence, numbers)
+    if chance.high < EQUIVALENT[1] and (not both or chance.low > EQUIVALENT[0]):
+        return _decide(True, sentence, numbers)
+    return Verdict(STATES[2], sentence + " The interval is too wide to tell.", numbers)
+
+
+def _above(matches: Iterable[Match], column: str, noun: str) -> Iterator[_Case]:
+    """Tests whether every seed of the first is above every seed of the second."""
+    for one in matches:
+        own = [cell.column(column) for cell in one]
+        spans = " against ".join(f"{x.min():.3g} to {x.max():.3g}" for x in own)
+        yield _Case(one.game, f"{one.name}: {noun}", spans, one.apart(column) > 0)
+
+
+# Rules about scores
+
+
+def _some_variant_gains(records: Records) -> Iterator[_Case]:
+    """Looks, for each game and explore mode, for a variant that is above all baselines."""
+    for members in _by_mode_and_place(judged_cells(records.runs, "evaluations")):
+        names = _baselines(members[0].variant.mode)
+        base = [one for one in members if str(one.variant) in names]
+        intra = [one for one in members if one.variant.granularity == "intra"]
+        if len(base) == len(names) and intra:
+            best = max(intra, key=lambda cell: cell.column("score").min())
+            rival = max(base, key=lambda cell: cell.column("score").max())
+            low, high = best.column("score").min(), rival.column("score").max()
+            what = f"worst seed of {best.label} against best seed of {rival.label}"
+            result = f"{low:.4g} against {high:.4g}"
+            yield _Case(best.game, f"{best.game}: {what}", result, bool(low > high))
+
+
+def _starting_mode_depends_on_game(records: Records) -> Verdict:
+    """Looks for a game where starting with X clearly helps, and one where it harms."""
+    matches = match(judged_cells(records.runs, "evaluations"), greedy_start_partner)
+    numbers = [one.means for one in matches]
+    if len(_games_of(matches)) < 2:
+        return _lacking(matches, 2, numbers)
+    helps = [one for one in matches if one.apart() > 0]
+    harms = [one for one in matches if one.apart() < 0]
+    better, worse = (listed(_games_of(own)) or "no game" for own in (helps, harms))
+    sentence = (
+        f"Starting with explore is clearly better on {better} and clearly worse on {worse}."
+    )
+    same = {one.first.variant for one in helps} & {one.first.variant for one in harms}
+    return _decide(bool(same), sentence, numbers)
+
+
+def _soft_is_flatter(records: Records) -> Iterator[_Case]:
+    """Compares how far the best and the worst setting are apart, for XS and for XU."""
+    places: dict[tuple, list[Match]] = {}
+    for one in match(judged_cells(records.runs, "evaluations"), uniform_partner):
+        places.setdefault(one.first.place, []).append(one)
+    for (game, *_), members in places.items():
+        if len(members) >= SETTINGS_NEEDED:
+            means = [[cell.mean("score") for cell in one] for one in members]
+            soft, uniform = np.ptp(means, axis=0)
+            what = f"{game}, {len(members)} settings"
+            yield _Case(
+                game, what, f"XS {soft:.4g}, XU {uniform:.4g}", bool(soft < uniform)
+            )
+
+
+# Rules about how much agents explore, and how bandits change that
+
+
+def _partly_exploring(records: Records) -> list[Cell]:
+    """Returns what figure 4 shows: intra-episodic variants and the episodic baseline."""
+    cells = judged_cells(records.runs, "evaluations", "episodes")
+    return [one for one in cells if one.variant.granularity in ("intra", "episode")]
+
+
+def _amount_is_not_enough(records: Records) -> Verdict:
+    """Tests whether scores of variants with the same p_X differ more often than by chance.
+
+    If n and m scores come from one distribution, all of one side beat all of the other
+    with a probability of 2 / C(n + m, n).
+    """
+    pairs = [
+        Match(first, second)
+        for members in _by_mode_and_place(_partly_exploring(records))
+        for first, second in itertools.combinations(members, 2)
+        if abs(first.mean("mean_p_X") - second.mean("mean_p_X")) < SIMILAR_P
+    ]
+    if len(pairs) < PAIRS_NEEDED:
+        found = f"{count(len(pairs), 'pair')} of variants had the same p_X on a game"
+        return Verdict(STATES[2], f"{found}; the rule needs {PAIRS_NEEDED}.")
+    apart = [one.apart() for one in pairs]
+    differ = len(pairs) - apart.count(0)
+    sizes = [[len(cell.runs) for cell in one] for one in pairs]
+    luck = binomial_tail(differ, len(pairs), max(2 / comb(n + m, n) for n, m in sizes))
+    sentence = (
+        f"On {listed(_games_of(pairs))}, {differ} of {count(len(pairs), 'pair')} with the "
+        f"same p_X have scores that do not overlap. By chance, at least this many would "
+        f"occur with probability {luck:.2g}."
+    )
+    words = {-1: "the second is better", 0: "overlap", 1: "the first is better"}
+    numbers = [(one.name, words[side]) for one, side in zip(pairs, apart, strict=True)]
+    return _decide(luck < RARE, sentence, numbers)
+
+
+def binomial_tail(hits: int, trials: int, chance: float) -> float:
+    """Returns P(Binomial(trials, chance) >= hits)."""
+    terms = (
+        comb(trials, k) * chance**k * (1 - chance) ** (trials - k)
+        for k in range(hits, trials + 1)
+    )
+    return sum(terms)
+
+
+def _best_explore_little(records: Records) -> Iterator[_Case]:
+    """Looks at the p_X at the end of training of each game's best variant."""
+    for members in _by_mode_and_place(_partly_exploring(records)):
+        late = [cell.mean("late_p_X") for cell in members]
+        if max(late) > MUCH and min(late) < LITTLE:
+            best = max(members, key=lambda cell: cell.mean("score"))
+            p_X, what = best.mean("late_p_X"), f"{best.game}: {best.label}"
+            yield _Case(best.game, what, f"p_X {p_X:.3f}", p_X < LITTLE)
+
+
+def _bandits_adapt(records: Records, *, counting: bool = False) -> Iterator[_Case]:
+    """Tests whether p_X moves in the same direction with every seed, and bandits prefer.
+
+    If `counting`, only bandits over the number of exploit steps count, p_X must fall and
+    the bandit prefer longer periods. p_X alone would not do: it also falls when episodes
+    get longer.
+    """
+    for cell in judged_cells(records.runs, "episodes", "bandits"):
+        move = cell.column("late_p_X") - cell.column("early_p_X")
+        shifted = cell.column("shifted").min()
+        if not counting:
+            same = (move > 0).all() or (move < 0).all()
+            passed = same and shifted >= SHIFTED and abs(move.mean()) >= MOVED
+        elif cell.variant.exploit == Amount("steps"):
+            longer = cell.column("preferred") > cell.column("even")
+            passed = longer.all() and (move < 0).all()
+        else:
+            continue
+        result = f"p_X {move.mean():+.3f}, bandit moved {shifted:.2f}"
+        yield _Case(cell.game, cell.name, result, bool(passed))
+
+
+def _symmetric_is_half(records: Records) -> Iterator[_Case]:
+    """Looks at the mean p_X of symmetric variants."""
+    for cell in judged_cells(records.runs, "episodes"):
+        if cell.variant.explore == Amount("same"):
+            p_X = cell.mean("mean_p_X")
+            yield _Case(cell.game, cell.name, f"{p_X:.3f}", abs(p_X - 0.5) <= HALF)
+
+
+# Rules about when agents switch: how evenly, how diversely, how often
+
+
+def _informed_is_uneven(records: Records) -> Iterator[_Case]:
+    """Compares the spread of the exploit periods' lengths, over their mean."""
+    matches = match(judged_cells(records.runs, "traces"), blind_partner)
+    compared = [run for one in matches for cell in one for run in cell.runs["run"]]
+    chosen = records.traces.filter(pl.col("run").is_in(compared))
+    steps, explored = pl.col("steps"), pl.col("explored").sum() / pl.col("length").sum()
+    spread = exploit_periods(read_traces(records, chosen, "modes")).group_by("run")
+    spread = spread.agg(periods=pl.len(), unevenness=steps.std(ddof=0) / steps.mean())
+    amounts = chosen.group_by("run").agg(p_X=explored).join(spread, on="run", how="left")
+    runs = of_runs(records.runs, amounts, "p_X", "periods", "unevenness")
+    for one in match(judged_cells(runs), blind_partner):
+        low, high = sorted(cell.mean("p_X") for cell in one)
+        periods = [cell.column("periods").min() for cell in one]
+        if high <= SAME_AMOUNT * low and all(few >= PERIODS_NEEDED for few in periods):
+            yield from _above([one], "unevenness", "unevenness")
+
+
+def _coin_is_more_diverse(records: Records) -> Iterator[_Case]:
+    """Compares the standard deviation of p_X over episodes, by a coin and by a counter."""
+    matches = match(judged_cells(records.runs, "episodes"), counting_partner)
+    return _above(matches, "std_p_X", "spread")
+
+
+def _start_changes_switching(records: Records) -> Iterator[_Case]:
+    """Compares the steps that bandits of symmetric blind variants prefer at the end."""
+    matches = [
+        Match(one.second, one.first)  # starting with G first: it is said to be slower
+        for one in match(judged_cells(records.runs, "bandits"), greedy_start_partner)
+        if one.first.variant.explore == Amount("same")
+    ]
+    return _above(matches, "preferred", "mean log10 of the steps")
+
+
+def _homeostasis_holds(records: Records) -> Iterator[_Case]:
+    """Compares switches per exploit step in the second half of training with the target."""
+    counts = records.switches.filter("second_half").drop("second_half")
+    for cell in judged_cells(records.runs, "episodes"):
+        if cell.variant.informed:
+            totals = of_runs(counts, cell.runs).drop("run").group_by("target_rate").sum()
+            totals = totals.filter(pl.col("asked") >= SWITCHES_NEEDED).sort("target_rate")
+            for target, made, asked in totals.iter_rows():
+                what, ratio = f"{cell.name}, target {target:g}", made / asked
+                held = abs(ratio - 1) <= WITHIN
+                yield _Case(cell.game, what, f"realised {ratio:.3f} of it", held)
+
+
+# All claims
+
+_JUDGE: dict[str, Callable[..., Verdict]] = {
+    "granularity-XU": _beats_baselines("XU"),
+    "granularity-XI": _beats_baselines("XI"),
+    "some-variant": partial(_most, cases=_some_variant_gains, games=2, share=1.0),
     "informed-scores": partial(
-        rules.improves,
-        partner=blind_partner,
-        what="an informed variant and a blind one of the same rate",
+        _beats,
+        name="an informed trigger",
+        rivals={"a blind one of the same rate": blind_partner},
     ),
-    "starting-mode": rules.starting_mode_depends_on_game,
+    "starting-mode": _starting_mode_depends_on_game,
     "coin-scores": partial(
-        rules.improves,
-        partner=counting_partner,
-        what="a blind variant both with a coin and with a counter",
+        _beats, name="switching by a coin", rivals={"by a counter": counting_partner}
     ),
-    "off-policy": rules.correction_is_not_needed,
-    "soft-similar": rules.soft_is_similar,
-    "soft-flatter": rules.soft_is_flatter,
-    "mismatch": rules.mismatch_beats_other_triggers,
-    "amount": rules.amount_is_not_enough,
-    "adaptation": rules.bandits_adapt,
-    "counting-bandit": rules.counting_bandit_lowers,
-    "little": rules.best_explore_little,
-    "symmetric": rules.symmetric_is_half,
-    "uneven": rules.informed_is_uneven,
-    "start-bandit": rules.start_changes_switching,
-    "coin-diversity": rules.coin_is_more_diverse,
-    "homeostasis": rules.homeostasis_holds,
+    "off-policy": partial(
+        _no_better, find=_match_watkins, what="with trace cutting over without"
+    ),
+    "soft-similar": partial(
+        _no_better,
+        find=partial(match, partner=uniform_partner),
+        what="XS over XU",
+        both=True,
+    ),
+    "soft-flatter": partial(_most, cases=_soft_is_flatter, games=2),
+    "mismatch": partial(
+        _beats,
+        name="XI with informed:mismatch",
+        rivals={
+            f"the same with {other}": other_trigger("informed:mismatch", other)
+            for other in ("informed", "informed:variance")
+        },
+    ),
+    "amount": _amount_is_not_enough,
+    "adaptation": partial(_most, cases=_bandits_adapt, share=0.5),
+    "counting-bandit": partial(_most, cases=partial(_bandits_adapt, counting=True)),
+    "little": partial(_most, cases=_best_explore_little, games=2),
+    "symmetric": partial(_most, cases=_symmetric_is_half, share=1.0),
+    "uneven": partial(_most, cases=_informed_is_uneven),
+    "start-bandit": partial(_most, cases=_start_changes_switching),
+    "coin-diversity": partial(_most, cases=_coin_is_more_diverse),
+    "homeostasis": partial(_most, cases=_homeostasis_holds, share=MOST),
 }
 
-CLAIMS = tuple(
-    Claim(
-        name,
-        _JUDGE[name],
-        **{key: text.format_map(vars(rules)) for key, text in entry.items()},
-    )
-    for name, entry in texts("claims").items()
-)
+
+def _make_claims() -> Iterator[Claim]:
+    """Joins each rule with its texts; the one named `result` is the rule's own."""
+    for name, entry in texts("claims").items():
+        words = {key: text.format_map(globals()) for key, text in entry.items()}
+        result = {"result": words.pop("result")} if "result" in words else {}
+        yield Claim(name, partial(_JUDGE[name], **result), **words)
+
+
+CLAIMS = tuple(_make_claims())
 
 
 def judge_all(records: Records) -> list[tuple[Claim, Verdict]]:

@@ -116,12 +116,9 @@ class RunTables(NamedTuple):
     folder: Path
     info: dict[str, Any]
     tables: dict[str, pl.DataFrame]
+    frames_done: int
     measures: pl.DataFrame
     """One row: the columns of `Records.runs` that come from tables."""
-
-    @property
-    def frames_done(self) -> int:
-        return self.measures["frames_done"].item()
 
 
 def read_records(folder: Path) -> Records:
@@ -166,7 +163,8 @@ def make_records(
         if one.folder in planned:
             own = planned[one.folder].get("settings", {})
         kind = (*(one.info[key] for key in ("variant", "game", "seed")), _as_json(own))
-        if kind not in furthest or one.frames_done > furthest[kind][0].frames_done:
+        known = furthest.get(kind)
+        if known is None or one.frames_done > known[0].frames_done:
             furthest[kind] = one, own
     chosen = [one for one, _ in furthest.values()]
     empty = select_tables(folder, {}, {})
@@ -224,7 +222,7 @@ def select_tables(
             "frames", "length", explored=explored, row=pl.int_range(pl.len())
         ),
     }
-    return RunTables(folder, info, chosen, _measure(whole, end))
+    return RunTables(folder, info, chosen, end, _measure(whole, end))
 
 
 def _measure(tables: Mapping[str, pl.DataFrame], end: int) -> pl.DataFrame:
@@ -250,7 +248,7 @@ def _measure(tables: Mapping[str, pl.DataFrame], end: int) -> pl.DataFrame:
         std_p_X=p_X.std(ddof=0),
     )
     late, probability = tables["bandits"].filter("late"), pl.col("probability")
-    arms = late.group_by("bandit", "arm").agg(probability.mean())
+    arms = late.group_by("bandit", "arm", maintain_order=True).agg(probability.mean())
     moved = arms.group_by("bandit").agg((probability - 1 / pl.len()).abs().sum() / 2)
     shifted = moved.select(probability.max().fill_null(0.0).alias("shifted"))
     steps, times = pl.col("arm").log10(), pl.col("frames").n_unique()
@@ -276,15 +274,13 @@ def _join_tables(found: Sequence[RunTables]) -> dict[str, pl.DataFrame]:
 
     Empties the tables of the single runs, so that memory holds each number once.
     """
-    tables = {}
-    for name in tuple(found[0].tables):
-        parts = [one.tables.pop(name) for one in found]
-        parts = [
-            part.select(pl.lit(number, pl.Int64()).alias("run"), pl.all())
-            for number, part in enumerate(parts)
-        ]
-        tables[name] = pl.concat(parts)
-    return tables
+    return {
+        name: pl.concat(
+            one.tables.pop(name).select(pl.lit(number, pl.Int64()).alias("run"), pl.all())
+            for number, one in enumerate(found)
+        )
+        for name in tuple(found[0].tables)
+    }
 
 
 def _describe_runs(
@@ -292,7 +288,8 @@ def _describe_runs(
 ) -> pl.DataFrame:
     """Returns one row per run, with what run.json and the plan say."""
     found = list(found)
-    varying = _varying_settings([(one.info["game"], own) for one, own in found])
+    settings = [(one.info["game"], own) for one, own in found]
+    varying = {key for _, key in _varying_settings(settings)}
     rows = []
     for number, (one, own) in enumerate(found):
         name, game = one.info["variant"], one.info["game"]
@@ -365,30 +362,23 @@ def _differing_settings(found: Sequence[RunTables]) -> list[dict[str, Any]]:
     for one in found:
         config = one.info.get("config") or {}
         parts = {key: part for key, part in config.items() if isinstance(part, Mapping)}
-        flat.append(recorded(parts))
-    varying = {
-        game: _varying_settings(
-            [
-                (game, own)
-                for one, own in zip(found, flat, strict=True)
-                if one.info["game"] == game
-            ]
-        )
-        for game in {one.info["game"] for one in found}
-    }
+        flat.append((one.info["game"], recorded(parts)))
+    varying = _varying_settings(flat)
     return [
-        {key: value for key, value in own.items() if key in varying[one.info["game"]]}
-        for one, own in zip(found, flat, strict=True)
+        {key: value for key, value in own.items() if (game, key) in varying}
+        for game, own in flat
     ]
 
 
-def _varying_settings(settings: Sequence[tuple[str, Mapping[str, Any]]]) -> set[str]:
-    """Returns the settings in which runs of one game differ, given (game, settings)."""
+def _varying_settings(
+    settings: Sequence[tuple[str, Mapping[str, Any]]],
+) -> set[tuple[str, str]]:
+    """Returns (game, key) where runs of a game differ, given (game, settings) of each."""
     values: dict[tuple[str, str], set[str]] = {}
     for key in {key for _, own in settings for key in own}:
         for game, own in settings:
             values.setdefault((game, key), set()).add(_as_json(own.get(key)))
-    return {key for (_, key), different in values.items() if len(different) > 1}
+    return {where for where, different in values.items() if len(different) > 1}
 
 
 def _as_json(value: Any) -> str:
@@ -463,46 +453,13 @@ def texts(kind: str) -> dict[str, dict[str, str]]:
 
 
 def gap_notes(records: Records, runs: pl.DataFrame) -> list[str]:
-    """Returns sentences about what is missing in the runs that a figure shows."""
-    notes = []
-    going = [
-        f"{one['variant']} on {one['game']}, seed {one['seed']} ({share_done(one):.0%})"
-        for one in runs.filter(~pl.col("finished")).iter_rows(named=True)
-    ]
-    if going:
-        notes.append(
-            f"{count(len(going), 'run')} still training or interrupted, shown up to the "
-            f"latest evaluation: {some(going, 2)}."
-        )
-    variants, games = distinct(runs, "variant"), distinct(runs, "game")
-    waiting = [
-        f"{item['variant']} on {item['game']}, seed {item['seed']}"
-        for item in records.missing
-        if item["variant"] in variants
-    ]
-    if waiting:
-        verb = "has" if len(waiting) == 1 else "have"
-        notes.append(
-            f"{count(len(waiting), 'planned run')} {verb} not started: {some(waiting, 2)}."
-        )
-    cells = runs.group_by("variant", "game", maintain_order=True).agg(
-        pl.col("seed").n_unique()
-    )
-    seeds = {(variant, game): number for variant, game, number in cells.iter_rows()}
-    absent = [
-        f"{variant} on {game}"
-        for variant in variants
-        for game in games
-        if (variant, game) not in seeds
-    ]
-    if absent:
-        notes.append(f"No runs of {some(absent)}.")
-    single = [f"{variant} on {game}" for (variant, game), n in seeds.items() if n < 2]
-    if single and len(single) == len(seeds):
-        notes.append("One seed each: nothing here says how much is luck.")
-    elif single:
-        notes.append(f"One seed only: {some(single)}.")
-    return notes
+    """Returns a sentence if runs that a figure shows are unfinished or have not started."""
+    variants = distinct(runs, "variant")
+    going = len(runs.filter(~pl.col("finished")))
+    waiting = sum(item["variant"] in variants for item in records.missing)
+    parts = [f"{count(going, 'run')} still training or interrupted"] if going else []
+    parts += [f"{count(waiting, 'run')} not started"] if waiting else []
+    return [f"{', '.join(parts)}."] if parts else []
 
 
 def absent_note(wanted: Iterable[str], present: Collection[str]) -> list[str]:
@@ -513,7 +470,7 @@ def absent_note(wanted: Iterable[str], present: Collection[str]) -> list[str]:
 
 def share_done(run: Mapping[str, Any]) -> float:
     """Returns the share of its budget that a run, a row of `runs`, has behind it."""
-    return min(1.0, run["frames_done"] / run["frames"]) if run["frames"] else 0.0
+    return min(1.0, (run["frames_done"] or 0) / run["frames"]) if run["frames"] else 0.0
 
 
 def some(names: Sequence[str], most: int = 3) -> str:

@@ -20,7 +20,7 @@ import polars as pl
 from jinja2 import DictLoader, Environment, StrictUndefined
 
 from sidequest.environments.scores import SCORES, human_normalised
-from sidequest.figures.claims import judge_all
+from sidequest.figures.claims import STATES, judge_all
 from sidequest.figures.data import (
     Records,
     count,
@@ -30,7 +30,6 @@ from sidequest.figures.data import (
     share_done,
 )
 from sidequest.figures.gallery import Drawn
-from sidequest.figures.rules import STATES
 from sidequest.records import now, read_failures
 
 REPORT = "report.html"
@@ -132,17 +131,30 @@ def _facts(records: Records) -> dict[str, str]:
     plan, infos = records.plan, records.infos
     seconds = [info["seconds"] for info in infos if info.get("seconds")]
     settings = plan.get("settings") or {}
+    budgets = records.runs.select("game", "frames").unique(maintain_order=True)
+    frames = [f"{one:,}" for one in distinct(budgets, "frames")]
+    if len(frames) > 1:
+        frames = [f"{game} {one:,}" for game, one in budgets.iter_rows()]
     return {
         "Games": ", ".join(distinct(records.runs, "game")),
         "Seeds": ", ".join(map(str, sorted(distinct(records.runs, "seed")))),
-        "Budget": _budgets(records.runs),
+        "Frames a run": "; ".join(frames),
         "Preset": plan.get("preset", ""),
         "Settings": ", ".join(f"{key} {json.dumps(one)}" for key, one in settings.items()),
         "Started": min(_said(infos, "started"), default=plan.get("started", "")),
         "Last finished": max(_said(infos, "finished"), default=""),
         "Longest run": f"{max(seconds):,.0f} s of training" if seconds else "",
-        "Machine": "; ".join(dict.fromkeys(filter(None, map(_machine, infos)))),
-        "Versions": "; ".join(dict.fromkeys(filter(None, map(_versions, infos)))),
+        "Device": "; ".join(_said(infos, "device")),
+        "Platform": "; ".join(_said(infos, "platform")),
+        "Cores": "; ".join(_said(infos, "cores")),
+        "Python": "; ".join(_said(infos, "python")),
+        "Versions": "; ".join(
+            dict.fromkeys(
+                ", ".join(f"{name} {number}" for name, number in own.items())
+                for info in infos
+                if (own := info.get("versions"))
+            )
+        ),
     }
 
 
@@ -156,33 +168,6 @@ def _said(infos: Iterable[dict[str, Any]], key: str) -> list[str]:
     return list(dict.fromkeys(str(info[key]) for info in infos if info.get(key)))
 
 
-def _budgets(runs: pl.DataFrame) -> str:
-    """Returns the frames of a run; by game, where they differ between games."""
-    frames = {
-        game: "; ".join(f"{one:,}" for one in distinct(own, "frames"))
-        for (game,), own in runs.group_by("game", maintain_order=True)
-    }
-    if len(set(frames.values())) < 2:
-        return "".join(f"{one} frames a run" for one in {*frames.values()})
-    return "frames a run: " + "; ".join(f"{game} {text}" for game, text in frames.items())
-
-
-def _machine(info: dict[str, Any]) -> str:
-    cores = info.get("cores")
-    parts = [
-        info.get("device"),
-        info.get("platform"),
-        count(cores, "core") if cores else "",
-    ]
-    return ", ".join(str(part) for part in parts if part)
-
-
-def _versions(info: dict[str, Any]) -> str:
-    python = {"Python": info["python"]} if info.get("python") else {}
-    libraries = python | (info.get("versions") or {})
-    return ", ".join(f"{name} {number}" for name, number in libraries.items())
-
-
 def gaps(records: Records) -> Table | None:
     """Returns runs that failed, are not finished, not started, or cannot be read."""
     places = {run["id"]: run["folder"] for run in records.plan.get("runs", [])}
@@ -191,21 +176,22 @@ def gaps(records: Records) -> Table | None:
         for name, reason in read_failures(records.folder).items()
         if name in places
     }
-    rows = []
-    for run in records.runs.filter(~pl.col("finished")).iter_rows(named=True):
-        reason = reasons.get(run["folder"], "")
-        state = "failed" if reason else "training, or interrupted"
-        done = Number(share_done(run), f"{share_done(run):.0%}")
-        names = (run["variant"], run["game"], _number(run["seed"]))
-        rows.append((*names, state, done, reason))
-    for item in records.missing:
-        reason = reasons.get(str(records.folder / item["folder"]), "")
-        state, done = "failed" if reason else "not started", Number(0.0, "0%")
-        names = (item["variant"], item["game"], _number(item["seed"]))
-        rows.append((*names, state, done, reason))
+    rows: list[list[str | Number]] = []
+    started = records.runs.filter(~pl.col("finished")).iter_rows(named=True)
+    missing = [
+        {**item, "folder": str(records.folder / item["folder"]), "frames_done": None}
+        for item in records.missing
+    ]
+    for run in (*started, *missing):
+        reason, done = reasons.get(run["folder"], ""), share_done(run)
+        begun = run["frames_done"] is not None
+        state = "training, or interrupted" if begun else "not started"
+        names = [run["variant"], run["game"], _number(run["seed"])]
+        share = Number(done, f"{done:.0%}")
+        rows.append([*names, "failed" if reason else state, share, reason])
     for one in records.left_out:
-        place = one.folder.relative_to(records.folder).as_posix()
-        rows.append((place, "", _number(None), "cannot be read", _number(None), one.reason))
+        place, none = one.folder.relative_to(records.folder).as_posix(), _number(None)
+        rows.append([place, "", none, "cannot be read", none, one.reason])
     if not rows:
         return None
     headings = ("variant", "game", "seed", "state", "done", "reason")

@@ -39,6 +39,9 @@ class Interval(NamedTuple):
     value: float
     high: float
 
+    def __str__(self) -> str:
+        return f"{self.value:.2f} (95% interval {self.low:.2f} to {self.high:.2f})"
+
 
 def interquartile_mean(scores: Float[np.ndarray, "*batch N"]) -> Batch:
     """Returns the mean without floor(N / 4) scores at each end (Agarwal et al. 2021)."""

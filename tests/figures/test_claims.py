@@ -3,14 +3,20 @@
 import numpy as np
 import pytest
 
-from sidequest.figures.claims import CLAIMS, judge_all
+from sidequest.figures.claims import (
+    CLAIMS,
+    STATES,
+    binomial_tail,
+    judge_all,
+    judged_cells,
+    match,
+)
 from sidequest.figures.pairs import (
     GRANULARITIES,
     blind_partner,
     counting_partner,
     greedy_start_partner,
 )
-from sidequest.figures.rules import STATES, binomial_tail, judged_cells, match
 from sidequest.switching.variants import parse
 from tests.figures.fakes import Fake, make_records
 
@@ -214,7 +220,7 @@ def test_the_sentence_says_when_the_data_point_the_other_way(tmp_path):
     records = make_records(tmp_path, *CASES["coin-scores"][1])
     verdict = BY_NAME["coin-scores"].judge(records)
     assert "point the other way" in verdict.sentence
-    assert "on a and b" in verdict.sentence
+    assert "On a and b" in verdict.sentence
     assert "0.00 (95% interval 0.00 to 0.00)" in verdict.sentence
 
 
@@ -287,4 +293,4 @@ def test_what_bandits_prefer_by_hand(tmp_path):
     assert runs["shifted"].to_list() == pytest.approx([0.45] * 2)
     (cell,) = judged_cells(runs, "bandits")
     assert cell.label == START_G, "a setting that all runs share is not part of a name"
-    assert cell.scores.tolist() == [1.0, 2.0]
+    assert cell.column("score").tolist() == [1.0, 2.0]

@@ -6,7 +6,6 @@ from sidequest.figures.pairs import (
     counter_and_coin,
     modes_in,
     representatives,
-    setting_of,
     shared_settings,
     start_pairs,
     trigger_groups,
@@ -35,7 +34,6 @@ def test_another_variant_stands_in_by_its_place_and_not_by_its_score():
 
 def test_modes_come_in_the_papers_order_and_unreadable_names_do_not_count():
     assert modes_in(["XS-step-level-0.1", "XU-step-level-0.1", "who knows"]) == ["XU", "XS"]
-    assert setting_of("XU-intra(10,blind,100,G)") == "intra(10,blind,100,G)"
 
 
 def test_blind_and_informed_share_everything_but_the_trigger():

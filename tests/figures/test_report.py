@@ -61,7 +61,7 @@ def page(source):
 def test_what_was_run_is_said(page):
     for words in (
         "6 variants on 2 games; 12 of 15 runs finished",
-        "1,000 frames a run",
+        "Frames a run 1,000",
         "sidequest study <pages>",
         "3 runs not finished",
         "no memory <left>",
