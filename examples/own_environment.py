@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sidequest.environments import EnvironmentSpec, auto_reset, make, register
+from sidequest.environments.base import EnvironmentSpec, auto_reset
+from sidequest.environments.registry import make, register
 
 CELLS = 8
 

@@ -37,8 +37,7 @@ def rom_names() -> tuple[str, ...]:
 
 def make(game: str) -> HostedGame:
     """Returns a game by its ROM's name; no emulator is started yet."""
-    spec = _spec(game, _MAX_FRAMES)
-    return HostedGame(build=partial(build_groups, game), spec=spec)
+    return HostedGame(build=partial(build_groups, game), spec=_spec(game, _MAX_FRAMES))
 
 
 def build_groups(
@@ -47,27 +46,21 @@ def build_groups(
     groups: int,
     streams: int,
     seed: int,
-    sticky: float = _STICKY,
-    max_frames: int = _MAX_FRAMES,
-    threads: int = 0,
     progress: Callable[[int, int], None] = lambda built, total: None,
+    **settings: Any,
 ) -> list["AtariGroup"]:
     """Starts `groups` groups of `streams` emulators; each takes about 0.2 s.
 
     Args:
         seed: Every emulator gets a seed of its own, derived from this one.
-        threads: Of each group; 0 is one for each core.
-        progress: Called with the emulators built so far and in all. ALE builds a
-            group in one go, so it is called once before and once after each group.
+        progress: Called with the emulators built so far and in all, after each group: ALE
+            builds a group in one go.
+        settings: Those of `AtariGroup`.
     """
     seeds = emulator_seeds(seed, groups * streams).reshape(groups, streams)
-    progress(0, seeds.size)
     built = []
     for group_seeds in seeds:
-        group = AtariGroup(
-            game, group_seeds, sticky=sticky, max_frames=max_frames, threads=threads
-        )
-        built.append(group)
+        built.append(AtariGroup(game, group_seeds, **settings))
         progress(len(built) * streams, seeds.size)
     return built
 
@@ -90,7 +83,7 @@ class AtariGroup:
         max_frames: int = _MAX_FRAMES,
         threads: int = 0,
     ):
-        """Starts one emulator for each seed; see `build_groups`."""
+        """Starts one emulator for each seed; 0 threads are one for each core."""
         from ale_py import AtariVectorEnv
 
         self.spec = _spec(game, max_frames)
@@ -118,9 +111,8 @@ class AtariGroup:
             use_fire_reset=False,
         )
         observation, _ = self._emulators.reset(seed=seeds)
-        zeros = np.zeros(len(seeds), np.float32)
         no = np.zeros(len(seeds), bool)
-        self._first = _timestep(observation, zeros, no, no, ~no)
+        self._first = Timestep(observation[:, 0], no.astype(np.float32), no, no, ~no)
         self._in_flight = True
 
     def send(self, actions: Int32[np.ndarray, "B"]) -> None:
@@ -147,20 +139,14 @@ class AtariGroup:
         if self._first is not None:
             first, self._first = self._first, None
             return first
+        # The second axis is that of stacked frames.
         observation, reward, terminated, truncated, _ = self._emulators.recv()
         reward, ended = reward.astype(np.float32), terminated | truncated
-        return _timestep(observation, reward, terminated, truncated, ended)
+        return Timestep(observation[:, 0], reward, terminated, truncated, ended)
 
     def close(self) -> None:
         """Ends the emulators and their threads; only `close` may follow."""
         self._emulators = None
-
-
-def _timestep(
-    observation: Any, reward: Any, terminated: Any, truncated: Any, is_first: Any
-) -> Timestep:
-    """Returns a timestep [B] of NumPy arrays, without ALE's axis of stacked frames."""
-    return Timestep(observation[:, 0], reward, terminated, truncated, is_first)
 
 
 def _spec(game: str, max_frames: int) -> EnvironmentSpec:

@@ -75,13 +75,12 @@ def _factories() -> dict[str, Factory]:
         **{name: partial(atari.make, name) for name in atari.rom_names()},
         **{name: partial(suites.make_gymnax, name) for name in suites.GYMNAX},
         **{name: partial(suites.make_minigrid, name) for name in suites.MINIGRID},
-        **{name: partial(_probe, name) for name in probes.PROBES},
+        **{
+            name: partial(probes.make_probe, name, rules)
+            for name, rules in probes.PROBES.items()
+        },
         **_registered,
     }
-
-
-def _probe(name: str) -> CompiledEnvironment:
-    return probes.PROBES[name]().environment
 
 
 def _nearest(name: str, names: list[str]) -> list[str]:

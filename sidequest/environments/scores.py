@@ -4,7 +4,6 @@ The numbers are those that the literature shares. They were collected with 1 to 
 starts and without sticky actions; using them with sticky actions is the custom.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 _TABLE = """
@@ -37,14 +36,11 @@ class _Reference(NamedTuple):
     human: float
 
 
-def _read_table(words: Sequence[str]) -> dict[str, _Reference]:
-    columns = zip(words[::3], words[1::3], words[2::3], strict=True)
-    return {
-        name: _Reference(float(random), float(human)) for name, random, human in columns
-    }
-
-
-SCORES = _read_table(_TABLE.split())
+_WORDS = _TABLE.split()
+SCORES = {
+    game: _Reference(float(random), float(human))
+    for game, random, human in zip(_WORDS[::3], _WORDS[1::3], _WORDS[2::3], strict=True)
+}
 
 
 def human_normalised(game: str, score: float) -> float:

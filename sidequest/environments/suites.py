@@ -6,12 +6,10 @@ XLand-MiniGrid have sparse reward, long episodes, and a view of what is near.
 
 import re
 import sys
-from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -108,26 +106,17 @@ def make_gymnax(name: str) -> CompiledEnvironment:
     scale = jnp.asarray(game.scale or 1.0)
 
     def reset(key: Key) -> tuple[State, Any]:
-        with _loose_types():
-            observation, state = environment.reset_env(key, params)
-            return state, observation / scale
+        observation, state = environment.reset_env(key, params)
+        return state, observation / scale
 
     def step(key: Key, state: State, action: Any) -> tuple[State, Any, Any, Any, Any]:
-        with _loose_types():
-            observation, state, reward, terminated, _ = environment.step_env(
-                key, state, action, params
-            )
-            truncated = environment.is_truncated(state, params)
-            return state, observation / scale, reward, terminated, truncated
+        observation, state, reward, terminated, _ = environment.step_env(
+            key, state, action, params
+        )
+        truncated = environment.is_truncated(state, params)
+        return state, observation / scale, reward, terminated, truncated
 
     return auto_reset(reset, step, spec)
-
-
-@contextmanager
-def _loose_types():
-    """Lets gymnax add booleans to floats where the caller has made JAX strict."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 # XLand-MiniGrid's names without "MiniGrid-". Listed here because importing it takes half a

@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
@@ -71,48 +71,34 @@ def build_groups(
     seed: int,
     display: Display,
 ) -> tuple[list["Guarded"], "Guarded"]:
-    """Builds groups of `streams` emulators together for training, and one to evaluate."""
-    size = streams // groups
+    """Builds groups of `streams` emulators together for training, and one to evaluate.
+
+    Shows how many are built, and how long the others will take.
+    """
+    size, total = streams // groups, streams + evaluators
     display.say(
         f"building {groups} groups of {size} emulators of {name}, and one of {evaluators} "
         f"to evaluate …"
     )
-    counter = BuildCounter(display, streams + evaluators)
+    began = time.perf_counter()
 
-    def build(**size: int) -> Sequence[HostedEnvironment]:
-        return build_politely(partial(game.build, **size, progress=counter.part()))
+    def build(before: int, **size: int) -> list[Guarded]:
+        def show(built: int, of: int) -> None:
+            built += before
+            elapsed = time.perf_counter() - began
+            left = elapsed / max(1, built) * (total - built)
+            rest = f", {duration(left)} left" if left else f" in {duration(elapsed)}"
+            display.count(f"built {built} of {total} emulators{rest}", built, total)
+
+        built = build_politely(partial(game.build, **size, progress=show))
+        return [Guarded(group, name) for group in built]
 
     threads = choose_threads(groups)
-    training = build(groups=groups, streams=size, seed=seed, threads=threads)
-    (evaluator,) = build(groups=1, streams=evaluators, seed=seed + EVALUATION, threads=2)
-    return [Guarded(group, name) for group in training], Guarded(evaluator, name)
-
-
-class BuildCounter:
-    """Shows how many emulators are built, and how long the others will take."""
-
-    def __init__(self, display: Display, total: int):
-        self._display, self._total = display, total
-        self._built = 0
-        self._began = time.perf_counter()
-
-    def part(self) -> Callable[[int, int], None]:
-        """Returns the `progress` of the next call to a game's `build`."""
-        before = self._built
-        return lambda built, of: self._show(before + built)
-
-    def _show(self, built: int) -> None:
-        if 0 < built == self._built:
-            return
-        self._built = built
-        elapsed = time.perf_counter() - self._began
-        text = f"built {built} of {self._total} emulators"
-        if 0 < built < self._total:
-            left = elapsed / built * (self._total - built)
-            text += f", {duration(left)} left"
-        elif built:
-            text += f" in {duration(elapsed)}"
-        self._display.count(text, built, self._total)
+    training = build(0, groups=groups, streams=size, seed=seed, threads=threads)
+    (evaluator,) = build(
+        streams, groups=1, streams=evaluators, seed=seed + EVALUATION, threads=2
+    )
+    return training, evaluator
 
 
 def build_politely(build: Callable[[], _Built]) -> _Built:
@@ -131,84 +117,54 @@ def build_politely(build: Callable[[], _Built]) -> _Built:
         return pool.submit(start).result()
 
 
-class Watchdog:
-    """Calls `give_up`, from a thread of its own, if a call takes too long.
+class Guarded:
+    """A group of emulators whose death, or silence, ends in one line for the user.
 
-    The call to an emulator that hangs never returns, so nothing can be raised. The thread
+    The call to an emulator that hangs never returns, so nothing can be raised. A thread
     checks every second whether the same call is still under way. It counts its checks
     instead of asking a clock: a process that was stopped for an hour has not waited.
     """
 
-    def __init__(
-        self,
-        give_up: Callable[[], None],
-        checks: int = _CHECKS,
-        seconds: float = _CHECK_SECONDS,
-    ):
-        self._calls = 0
-        self._waiting = False
-        self._over = threading.Event()
-        arguments = give_up, checks, seconds
-        self._thread = threading.Thread(target=self._check, args=arguments, daemon=True)
-        self._thread.start()
-
-    def begin(self) -> None:
-        """Notes that a call begins."""
-        self._calls += 1
-        self._waiting = True
-
-    def end(self) -> None:
-        """Notes that the call has returned."""
-        self._waiting = False
-
-    def close(self) -> None:
-        """Ends the thread."""
-        self._over.set()
-        self._thread.join()
-
-    def _check(self, give_up: Callable[[], None], checks: int, seconds: float) -> None:
-        seen, silent = 0, 0
-        while silent < checks:
-            if self._over.wait(seconds):
-                return
-            silent = silent + 1 if self._waiting and self._calls == seen else 0
-            seen = self._calls
-        give_up()
-
-
-class Guarded:
-    """A group of emulators whose death, or silence, ends in one line for the user."""
-
     def __init__(self, group: HostedEnvironment, name: str):
-        self.group, self.name = group, name
+        self._group, self._name = group, name
         self.spec: EnvironmentSpec = group.spec
-        self._watchdog = Watchdog(self._give_up)
+        self._calls = 0  # of `recv`, begun and ended: odd while one is under way
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
 
     def send(self, actions: np.ndarray) -> None:
         """Sends actions off."""
         try:
-            self.group.send(actions)
+            self._group.send(actions)
         except Exception as error:
             raise self._fault(error) from error
 
     def recv(self) -> Timestep:
         """Returns the next timesteps."""
-        self._watchdog.begin()
+        self._calls += 1
         try:
-            return self.group.recv()
+            return self._group.recv()
         except Exception as error:
             raise self._fault(error) from error
         finally:
-            self._watchdog.end()
+            self._calls += 1
 
     def close(self) -> None:
         """Closes the emulators."""
-        self._watchdog.close()
-        self.group.close()
+        self._closed.set()
+        self._thread.join()
+        self._group.close()
 
-    def _give_up(self) -> None:
+    def _watch(self) -> None:
+        silent = seen = 0
+        while silent < _CHECKS:
+            if self._closed.wait(_CHECK_SECONDS):
+                return
+            silent = silent + 1 if self._calls % 2 and self._calls == seen else 0
+            seen = self._calls
         write_stderr(
-            f"an emulator of {self.name} has not answered for "
+            f"an emulator of {self._name} has not answered for "
             f"{_CHECKS * _CHECK_SECONDS:.0f} seconds; the last checkpoint is untouched"
         )
         # The thread that waits for it cannot be reached, and so nothing can be closed.
@@ -216,6 +172,6 @@ class Guarded:
 
     def _fault(self, error: Exception) -> MachineError:
         return MachineError(
-            f"an emulator of {self.name} died ({type(error).__name__}: {error}); the last "
+            f"an emulator of {self._name} died ({type(error).__name__}: {error}); the last "
             f"checkpoint is untouched"
         )

@@ -27,7 +27,7 @@ from sidequest.agent.modes import modes_of
 from sidequest.agent.networks import QFunction
 from sidequest.config import from_dict
 from sidequest.environments import registry
-from sidequest.environments.base import CompiledEnvironment, HostedGame
+from sidequest.environments.base import CompiledEnvironment, HostedEnvironment, HostedGame
 from sidequest.environments.scores import SCORES, human_normalised
 from sidequest.errors import NotEvaluable
 from sidequest.records import read_run, read_table
@@ -132,8 +132,7 @@ class GreedyScores:
 
     def __init__(self, emulators: int):
         self._scores = Scores(np.zeros(emulators), np.zeros(emulators, int))
-        self._began = np.zeros(emulators, int)
-        self._playing = np.zeros(emulators, bool)
+        self._began = np.full(emulators, -1)  # before its first episode
 
     def count(self, timestep: Timestep, blocks: int = 0) -> dict[int, GreedyEpisode]:
         """Counts one step of every emulator; returns episodes that ended, by emulator.
@@ -146,11 +145,10 @@ class GreedyScores:
             int(i): GreedyEpisode(
                 float(scores.episode_return[i]), int(scores.length[i]), int(self._began[i])
             )
-            for i in np.flatnonzero(is_first & self._playing)
+            for i in np.flatnonzero(is_first & (self._began >= 0))
         }
         self._scores = Scores(*(np.where(is_first, 0, column) for column in scores))
         self._began = np.where(is_first, blocks, self._began)
-        self._playing |= is_first
         return ended
 
 
@@ -165,19 +163,14 @@ def _evaluate_hosted(
 
     Taking the episodes that end first would favour short ones, and those score less.
     """
-    from sidequest.runs.emulators import build_politely
-
     emulators = min(episodes, _EMULATORS)
-    share = np.full(emulators, episodes // emulators)
-    share[: episodes % emulators] += 1
-    build = partial(game.build, groups=1, streams=emulators, seed=seed)
-    (group,) = build_politely(build)
+    share = [len(range(first, episodes, emulators)) for first in range(emulators)]
+    finished: list[list[GreedyEpisode]] = [[] for _ in range(emulators)]
     act = jax.jit(jax.vmap(act_greedily, in_axes=(None, 0, 0, 0)))
     core = jax.vmap(lambda _: q_function.initial_state())(jnp.arange(emulators))
-    actions = jnp.zeros(emulators, jnp.int32)
-    finished: list[list[GreedyEpisode]] = [[] for _ in range(emulators)]
-    scores, ended, steps = GreedyScores(emulators), 0, 0
-    try:
+    actions, scores = jnp.zeros(emulators, jnp.int32), GreedyScores(emulators)
+    ended = steps = 0
+    with closing(_build_group(game, emulators, seed)) as group:
         timestep = group.recv()
         scores.count(timestep)
         while ended < episodes:
@@ -190,11 +183,17 @@ def _evaluate_hosted(
                     ended += 1
             steps += emulators
             report(ended, steps)
-    finally:
-        group.close()
     played = [episode for some in finished for episode in some]
     returns = np.array([episode.episode_return for episode in played], np.float32)
     return Scores(returns, np.array([episode.length for episode in played], np.int32))
+
+
+def _build_group(game: HostedGame, emulators: int, seed: int) -> HostedEnvironment:
+    """Starts one group of emulators."""
+    from sidequest.runs.emulators import build_politely
+
+    (group,) = build_politely(partial(game.build, groups=1, streams=emulators, seed=seed))
+    return group
 
 
 def evaluate_run(
@@ -359,10 +358,7 @@ def _step_through(
             action = yield timestep
             state, timestep = advance(jnp.int32(count), state, action)
         return
-    from sidequest.runs.emulators import build_politely
-
-    (group,) = build_politely(partial(game.build, groups=1, streams=1, seed=seed))
-    with closing(group):
+    with closing(_build_group(game, 1, seed)) as group:
         while True:
             action = yield jax.tree.map(lambda column: column[0], group.recv())
             group.send(np.asarray(action)[None])

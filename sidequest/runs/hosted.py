@@ -36,7 +36,6 @@ the emulators. So when a run resumes,
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -65,8 +64,6 @@ from sidequest.runs.evaluation import GreedyEpisode, GreedyScores
 from sidequest.runs.hosted_device import (
     HostedState,
     Programs,
-    begin_playing,
-    empty_block,
     finish_block,
     init_state,
     pack,
@@ -134,10 +131,12 @@ class HostedLoop:
         self.__dict__.pop("state", None)
         self.state: HostedState = self.programs.init_state(arrays)
 
-    def resume(self, saved: Mapping[str, Any], host: Mapping[str, Any]) -> None:
+    def resume(
+        self, arrays: RunArrays, saved: Mapping[str, Any], host: Mapping[str, Any]
+    ) -> None:
         """Continues, in place of `start`, from a snapshot with its arrays on the device."""
         run: RunState = saved["run"]
-        blocks, unread = host["blocks"], host["unread"]
+        blocks: int = host["blocks"]
         if "replay" in saved:
             self.pace = self.agent.pace._replace(warm_up=host["warm_up"])
             replay = saved["replay"]
@@ -145,16 +144,15 @@ class HostedLoop:
             self.pace = self.agent.pace.after_empty_replay(blocks)
             replay = jax.jit(self.agent.replay.init)()
         # Actors keep what they learned of rates, and no episode.
-        empty = jax.tree.map(
+        periods, returns = jax.tree.map(
             jnp.zeros_like, (run.actors.periods, run.actors.episode_return)
         )
-        actors = run.actors._replace(periods=empty[0], episode_return=empty[1])
-        around = partial(_empty_surroundings, self.agent, self._evaluator_episodes)
-        block, playing = jax.jit(around)(run.policy, actors)
+        actors = run.actors._replace(periods=periods, episode_return=returns)
+        block, playing = self.programs.init_surroundings(arrays)
         group_steps = blocks * len(self.groups) * self.agent.block_length
         block = block._replace(group_steps=jnp.int32(group_steps % 2**31))
-        greedy = [GreedyEpisode(*episode) for episode in unread["evaluations"]]
-        record = _BlockRecord(unread["block"], unread["updates"], saved["unread"], greedy)
+        greedy = [GreedyEpisode(*episode) for episode in host["unread"]["evaluations"]]
+        record = _BlockRecord(blocks - 1, host["updates"], saved["unread"], greedy)
         self._prepare(blocks, host["updates"], record)
         run = run._replace(actors=pack(actors, axes=1), replay=replay)
         self.state = HostedState(run, block, playing)
@@ -340,14 +338,6 @@ def _to_device(timestep: Timestep) -> tuple[Array, Array]:
     return jax.device_put((timestep.observation, pack_timestep(timestep)))
 
 
-def _empty_surroundings(agent: Agent, episodes: int, policy, actors):
-    """Returns an empty block, and an evaluator before its first episodes."""
-    block = empty_block(agent, jax.random.key(0), policy, actors)
-    playing = begin_playing(policy.q_function, episodes) if episodes else None
-    # Copies: the block and the actors are both donated, each by itself.
-    return jax.tree.map(jnp.copy, (block, playing))
-
-
 class Backend:
     """Runs on emulators with the same heads; see `trainer.Backend`."""
 
@@ -422,10 +412,11 @@ class HostedRun:
         self._held: Int[Array, ""] | None = None  # blocks in replay, on their way here
         try:
             self._loop = HostedLoop(agent, groups, evaluator, episodes)
+            arrays = run_arrays(spec.variant, spec.seed, agent)
             if point.snapshot:
-                self._loop.resume(point.snapshot.state, point.snapshot.host)
+                self._loop.resume(arrays, point.snapshot.state, point.snapshot.host)
             else:
-                self._loop.start(run_arrays(spec.variant, spec.seed, agent))
+                self._loop.start(arrays)
         except BaseException:
             self.close()
             raise
@@ -480,11 +471,7 @@ class HostedRun:
             "blocks": loop.blocks,
             "updates": loop.updates,
             "warm_up": loop.pace.warm_up,
-            "unread": {
-                "block": unread.block,
-                "updates": unread.updates,
-                "evaluations": [list(episode) for episode in unread.evaluations],
-            },
+            "unread": {"evaluations": [list(one) for one in unread.evaluations]},
         }
         return [(state, host)]
 

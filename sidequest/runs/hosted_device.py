@@ -321,6 +321,9 @@ class Programs:
 
     def __init__(self, agent: Agent, groups: int, episodes: int):
         self.init_state = jax.jit(partial(init_state, agent, episodes))
+        self.init_surroundings = jax.jit(
+            lambda arrays: init_state(agent, episodes, arrays)[1:]
+        )
         self.step_group = jax.jit(partial(step_group, agent, groups), donate_argnums=(3, 4))
         self.play = jax.jit(play, donate_argnums=2)
         self.finish_block = jax.jit(partial(finish_block, agent), donate_argnums=0)

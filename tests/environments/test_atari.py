@@ -185,7 +185,7 @@ def test_progress_counts_emulators():
     atari.build_groups(
         "pong", groups=2, streams=3, seed=0, progress=lambda *n: seen.append(n)
     )
-    assert seen == [(0, 6), (3, 6), (6, 6)]
+    assert seen == [(3, 6), (6, 6)]
 
 
 def test_mistakes_raise_where_ale_would_wait_for_ever():

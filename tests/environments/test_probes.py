@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sidequest.environments import probes
+from sidequest.environments import registry
+from sidequest.environments.probes import PROBES
+from tests.environments.answers import answer
 from tests.environments.streams import check_stream, lengths, play_many
 
 DISCOUNT = 0.9
@@ -15,7 +17,7 @@ DISCOUNT = 0.9
 
 @pytest.mark.parametrize("name", ["probe:constant", "probe:memory_2", "probe:time_limit"])
 def test_keeps_the_stream_convention(name):
-    environment = probes.PROBES[name]().environment
+    environment = registry.make(name)
     assert environment.spec.name == name
     _, timesteps = play_many(environment, 0, streams=4, steps=40)
     check_stream(environment, timesteps)
@@ -40,19 +42,18 @@ def test_keeps_the_stream_convention(name):
     ],
 )
 def test_answers_by_hand(name, down, up):
-    answer = probes.PROBES[name]().answer(DISCOUNT)
-    np.testing.assert_allclose(answer[0].q_values, down, rtol=1e-6)
-    np.testing.assert_allclose(answer[1].q_values, up, rtol=1e-6)
+    for episode, expected in zip(answer(name, DISCOUNT), (down, up), strict=True):
+        np.testing.assert_allclose(episode.q_values, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", probes.PROBES)
+@pytest.mark.parametrize("name", PROBES)
 def test_the_environment_shows_and_pays_what_the_answer_says(name):
-    probe = probes.PROBES[name]()
-    step = jax.jit(probe.environment.step)
+    environment = registry.make(name)
+    step = jax.jit(environment.step)
     cues = set()
     for seed in range(8):
-        state, timestep = probe.environment.reset(jax.random.key(seed))
-        episode = probe.answer(DISCOUNT)[int(state.cue > 0)]
+        state, timestep = environment.reset(jax.random.key(seed))
+        episode = answer(name, DISCOUNT)[int(state.cue > 0)]
         cues.add(float(state.cue))
         for time, action in enumerate(episode.actions):
             np.testing.assert_array_equal(timestep.observation, episode.observations[time])
@@ -62,20 +63,20 @@ def test_the_environment_shows_and_pays_what_the_answer_says(name):
     assert cues == {-1.0, 1.0}
 
 
-@pytest.mark.parametrize("name", sorted(set(probes.PROBES) - {"probe:time_limit"}))
+@pytest.mark.parametrize("name", sorted(set(PROBES) - {"probe:time_limit"}))
 def test_no_sequence_of_actions_earns_more_than_the_answer(name):
     """Tries them all; the best that starts with an action is worth its right value."""
-    probe = probes.PROBES[name]()
-    length = probe.environment.spec.max_steps
+    environment = registry.make(name)
+    length = environment.spec.max_steps
     if length > 6:
         pytest.skip("2,048 sequences; the shorter memory probes have the same rules")
-    state, _ = probe.environment.reset(jax.random.key(0))
-    right = probe.answer(DISCOUNT)[int(state.cue > 0)].q_values[0]
+    state, _ = environment.reset(jax.random.key(0))
+    right = answer(name, DISCOUNT)[int(state.cue > 0)].q_values[0]
     sequences = jnp.asarray(list(itertools.product([0, 1], repeat=length)))
 
     def play(actions):
         keys = jax.random.split(jax.random.key(0), length)
-        step = probe.environment.step
+        step = environment.step
         _, timesteps = jax.lax.scan(
             lambda state, inputs: step(inputs[0], state, inputs[1]),
             state,
@@ -90,12 +91,7 @@ def test_no_sequence_of_actions_earns_more_than_the_answer(name):
 
 
 def test_memory_shows_the_two_cues_alike_when_it_matters():
-    down, up = probes.memory(3).answer(DISCOUNT)
+    down, up = answer("probe:memory_5", DISCOUNT)
     assert (down.observations[0] != up.observations[0]).any()
     np.testing.assert_array_equal(down.observations[1:], up.observations[1:])
     np.testing.assert_array_equal(down.q_values[-1] + up.q_values[-1], 0)
-
-
-def test_memory_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="1 step or more, not 0"):
-        probes.memory(0)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from sidequest.environments import probes, registry
+from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.errors import UnknownGame
 from sidequest.types import Timestep
@@ -78,7 +78,7 @@ def test_a_name_like_no_other_gets_no_suggestion():
 
 def test_a_game_of_ones_own(monkeypatch):
     monkeypatch.setattr(registry, "_registered", {})
-    environment = probes.PROBES["probe:constant"]().environment
+    environment = registry.make("probe:constant")
     registry.register("mine:game", lambda: environment)
     assert registry.make("mine:game") is environment
     assert registry.games()[-1] == ("mine:game", "mine", None, None)

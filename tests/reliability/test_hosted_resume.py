@@ -1,8 +1,6 @@
 """Runs on emulators go on with everything but the emulators' inner state."""
 
 import shutil
-import threading
-from functools import partial
 
 import numpy as np
 import polars
@@ -13,10 +11,9 @@ from sidequest.environments import registry
 from sidequest.environments.base import HostedGame
 from sidequest.errors import Interrupted, MachineError
 from sidequest.records import read_table
-from sidequest.runs import emulators, hosted, trainer
+from sidequest.runs import hosted, trainer
 from sidequest.runs.build import make_pace
 from sidequest.runs.checkpoint import listed, read_manifest
-from sidequest.runs.emulators import Guarded, Watchdog
 from sidequest.runs.spec import Checkpointing, RunSpec
 from tests.reliability.harness import Watcher, results
 from tests.runs.test_hosted import GROUPS, LENGTH, SIZE, TINY, VARIANT, Drawn
@@ -158,25 +155,3 @@ def test_an_emulator_that_dies_is_told_in_one_line(stopped, tmp_path):
     assert "\n" not in str(fault.value) and fault.value.exit_code == 71
     assert listed(folder)[0].name == listed(stopped)[0].name
     play(folder)
-
-
-def test_an_emulator_that_hangs_ends_the_process(monkeypatch, capfd):
-    """The thread that waits cannot be reached: the process leaves, with what is saved."""
-    left, answer = [], threading.Event()
-
-    class Hanging(Drawn):
-        def recv(self):
-            answer.wait(30)
-            return super().recv()
-
-    def leave(code):
-        left.append(int(code))
-        answer.set()
-
-    monkeypatch.setattr(emulators.os, "_exit", leave)
-    monkeypatch.setattr(emulators, "Watchdog", partial(Watchdog, checks=3, seconds=0.01))
-    guarded = Guarded(Hanging([0, 1]), "drawn")
-    guarded.recv()
-    guarded.close()
-    assert left == [71]
-    assert "an emulator of drawn has not answered for 300 seconds" in capfd.readouterr().err

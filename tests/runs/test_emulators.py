@@ -1,10 +1,15 @@
 """How emulators are grouped, and what is told while they are built."""
 
+import time
+
+import numpy as np
 import pytest
 
+from sidequest.environments.base import HostedGame
 from sidequest.errors import ConfigError
 from sidequest.runs import emulators
-from sidequest.runs.emulators import BuildCounter, choose_groups
+from sidequest.runs.emulators import Guarded, build_groups, choose_groups
+from tests.runs.test_hosted import Drawn
 
 
 @pytest.mark.parametrize(
@@ -49,22 +54,24 @@ class Clock:
 def test_construction_is_told_group_by_group(monkeypatch):
     clock, told = Clock(), Counted()
     monkeypatch.setattr(emulators, "time", clock)
-    site = BuildCounter(told, 64)
 
-    def build(groups, streams, progress):
-        progress(0, groups * streams)
+    def build(groups, streams, seed, threads, progress):
         for group in range(groups):
             clock.now += 0.2 * streams
             progress((group + 1) * streams, groups * streams)
+        return [Drawn(range(streams)) for _ in range(groups)]
 
-    build(2, 30, site.part())
-    build(1, 4, site.part())
+    game = HostedGame(build, Drawn.spec)
+    training, evaluator = build_groups(
+        game, "drawn", groups=2, streams=60, evaluators=4, seed=0, display=told
+    )
     assert told == [
-        ("built 0 of 64 emulators", 0, 64),
         ("built 30 of 64 emulators, 7 s left", 30, 64),
         ("built 60 of 64 emulators, 1 s left", 60, 64),
         ("built 64 of 64 emulators in 13 s", 64, 64),
     ]
+    for group in (*training, evaluator):
+        group.close()
 
 
 @pytest.mark.parametrize(
@@ -73,3 +80,41 @@ def test_construction_is_told_group_by_group(monkeypatch):
 def test_four_threads_a_core(monkeypatch, cores, groups, threads):
     monkeypatch.setattr(emulators, "available_cores", lambda: cores)
     assert emulators.choose_threads(groups) == threads
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Watchdogs that give up after a moment; what they leave the process with."""
+    left: list[int] = []
+    monkeypatch.setattr(emulators.os, "_exit", lambda code: left.append(int(code)))
+    monkeypatch.setattr(emulators, "_CHECKS", 3)
+    monkeypatch.setattr(emulators, "_CHECK_SECONDS", 0.1)
+    return left
+
+
+class Slow(Drawn):
+    def recv(self):
+        time.sleep(self.seconds)
+        return super().recv()
+
+
+def test_an_emulator_that_hangs_ends_the_process(hasty, capfd):
+    """The thread that waits cannot be reached: the process leaves, with what is saved."""
+    guarded = Guarded(Slow([0, 1]), "drawn")
+    Slow.seconds = 1.0
+    guarded.recv()
+    guarded.close()
+    assert hasty == [71]
+    assert "an emulator of drawn has not answered for 0 seconds" in capfd.readouterr().err
+
+
+def test_many_calls_and_none_at_all_are_not_a_hang(hasty):
+    guarded = Guarded(Slow([0, 1]), "drawn")
+    Slow.seconds = 0.002
+    end = time.monotonic() + 0.6
+    while time.monotonic() < end:  # always waiting, but never for the same call
+        guarded.recv()
+        guarded.send(np.zeros(2, np.int32))
+    time.sleep(0.6)
+    guarded.close()
+    assert not hasty

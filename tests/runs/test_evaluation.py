@@ -14,7 +14,7 @@ import pytest
 from sidequest.agent.lstm import CoreState
 from sidequest.agent.networks import QFunction
 from sidequest.config import change
-from sidequest.environments import probes, registry
+from sidequest.environments import registry
 from sidequest.environments.base import EnvironmentSpec, HostedGame, auto_reset
 from sidequest.errors import NotEvaluable
 from sidequest.records import Recorder
@@ -60,7 +60,7 @@ def play(environment, network, episodes, seed=0):
 
 
 def test_the_extrinsic_head_plays_greedily():
-    environment = probes.memory(2).environment
+    environment = registry.make("probe:memory_2")
     right = play(environment, Rememberer(1.0), 16)
     # The reward for the last action comes with the first step of the next episode.
     np.testing.assert_array_equal(right.episode_return, np.ones(16))

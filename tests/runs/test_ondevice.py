@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sidequest.config import change
-from sidequest.environments import probes
+from sidequest.environments.probes import make_probe, memory
 from sidequest.runs import ondevice
 from sidequest.runs.build import Pace
 from sidequest.runs.ondevice import make_mesh, map_runs, split_runs
@@ -28,7 +28,7 @@ MEMBERS = [
     ("XU-episode-level-*", 0),
 ]
 ADAPTED = [["exploit"], ["exploit"], ["exploit", "explore"], ["start"]]
-GAME = probes.memory(7).environment  # episodes of 8 steps
+GAME = make_probe("probe:memory_7", memory(7))  # episodes of 8 steps
 # 5/2 * 3 / 8 updates a block, a bandit's choice among few arms, a pull every second block.
 CONFIG = change(
     TINY,

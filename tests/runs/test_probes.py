@@ -14,10 +14,12 @@ import pytest
 from sidequest.agent.networks import Inputs
 from sidequest.agent.rnd import RND, RNDState
 from sidequest.config import change
-from sidequest.environments import probes
+from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment
+from sidequest.environments.probes import PROBES
 from sidequest.runs import build
 from tests.agent.batches import unroll_one
+from tests.environments import answers
 from tests.runs.tiny import TINY, at, make_loop
 
 WIDTH = 2  # of the widest observation; narrower ones are filled up with 0
@@ -66,7 +68,7 @@ def one_of(environments, index) -> CompiledEnvironment:
 
 def learn(names, variant, config, rounds) -> dict:
     """Trains an agent with this variant's heads on each probe; returns their networks."""
-    environments = [probes.PROBES[name]().environment for name in names]
+    environments = [registry.make(name) for name in names]
     loop = make_loop(one_of(environments, 0), variant, config=config)
     arrays = loop.arrays(BEHAVIOUR, 0)
 
@@ -92,17 +94,17 @@ def unroll(network, length, observations, actions, rewards):
 
 def episodes(network, name, discount=0.9):
     """For each cue: what every head thinks of an episode [T, H, A], and the answer."""
-    for known in probes.PROBES[name]().answer(discount):
+    for known in answers.answer(name, discount):
         played = known.observations, known.actions, known.rewards
         yield np.asarray(unroll(network, len(known.actions), *played)), known.q_values
 
 
 @pytest.fixture(scope="module")
 def networks():
-    return learn(list(probes.PROBES), "Xγ-intra(1,informed:variance,0.3,G)", CONFIG, 300)
+    return learn(list(PROBES), "Xγ-intra(1,informed:variance,0.3,G)", CONFIG, 300)
 
 
-@pytest.mark.parametrize("name", probes.PROBES)
+@pytest.mark.parametrize("name", PROBES)
 def test_every_head_finds_the_answer_to_its_discount(networks, name):
     # The time limit's values are up to 10, so 5% of it.
     tolerance = 0.5 if name == "probe:time_limit" else 0.08
