@@ -133,6 +133,18 @@ class LearningConfig:
 
 
 @dataclass(frozen=True)
+class EnvironmentConfig:
+    """The game."""
+
+    sticky_actions: Annotated[
+        float | None,
+        _Range("0 or more, and below 1, or None", lambda x: x is None or 0 <= x < 1),
+    ] = None
+    """Probability that the previous action is played again instead of the new one; None:
+    the game's own, which `sidequest games` lists (0.25 on Atari, the paper's)."""
+
+
+@dataclass(frozen=True)
 class NoveltyConfig:
     """Random network distillation, for XI."""
 
@@ -188,6 +200,7 @@ class Config:
     novelty: NoveltyConfig = field(default_factory=NoveltyConfig)
     switching: SwitchingConfig = field(default_factory=SwitchingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
 
 
 PAPER = Config()
@@ -273,7 +286,7 @@ def change(config: Config, **settings: Any) -> Config:
     return config
 
 
-def recorded(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def recorded(settings: Mapping[str, Mapping[str, Any]], game: str) -> dict[str, Any]:
     """Returns `flatten` of the config in a run's `run.json`, whichever version wrote it."""
     flat = {
         f"{component}.{name}": value
@@ -288,18 +301,19 @@ def recorded(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         flat.setdefault("learning.normalise_inputs", both)
         flat.setdefault("learning.normalise_values", both)
         flat.setdefault("switching.promise_order", "standard")
+        # Only Atari, whose names have no colon, had sticky actions.
+        flat.setdefault("environment.sticky_actions", 0.0 if ":" in game else None)
     return flat
 
 
-def from_dict(settings: Mapping[str, Mapping[str, Any]]) -> Config:
-    """Returns the config in a run's `run.json`."""
+def from_dict(settings: Mapping[str, Mapping[str, Any]], game: str) -> Config:
+    """Returns the config in the `run.json` of a run of this game."""
 
     def revive(value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
 
-    return change(
-        Config(), **{name: revive(value) for name, value in recorded(settings).items()}
-    )
+    flat = recorded(settings, game)
+    return change(Config(), **{name: revive(value) for name, value in flat.items()})
 
 
 def check(config: Config) -> None:

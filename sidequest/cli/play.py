@@ -19,7 +19,8 @@ def games(
     /,
     json: Flag = False,
 ) -> None:
-    """Lists all games by name, with the scores of a random player and a human.
+    """Lists all games by name, with the scores of a random player and a human, and the
+    probability that an action is repeated (sticky actions).
 
     Args:
         suite: Only this suite, such as atari, minatar, minigrid, bsuite, classic or probe.
@@ -35,11 +36,11 @@ def games(
     if json:
         print(jsons.dumps([game._asdict() for game in listed]))
         return
-    print(f"{'game':<36}{'random':>10}{'human':>10}")
+    print(f"{'game':<36}{'random':>10}{'human':>10}{'sticky':>10}")
     for game in listed:
         scores = (game.random_score, game.human_score)
         shown = "".join(f"{'' if one is None else f'{one:,.1f}':>10}" for one in scores)
-        print(f"{game.name:<36}{shown}")
+        print(f"{game.name:<36}{shown}{game.sticky_actions:>10g}")
 
 
 def evaluate(

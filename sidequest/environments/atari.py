@@ -35,9 +35,10 @@ def rom_names() -> tuple[str, ...]:
     return tuple(sorted({rom.stem for rom in roms.glob("*.bin")} - _TWO_PLAYERS))
 
 
-def make(game: str) -> HostedGame:
+def make(game: str, sticky: float = _STICKY) -> HostedGame:
     """Returns a game by its ROM's name; no emulator is started yet."""
-    return HostedGame(build=partial(build_groups, game), spec=_spec(game, _MAX_FRAMES))
+    build = partial(build_groups, game, sticky=sticky)
+    return HostedGame(build, _spec(game, _MAX_FRAMES))
 
 
 def build_groups(
@@ -86,7 +87,7 @@ class AtariGroup:
         """Starts one emulator for each seed; 0 threads are one for each core."""
         from ale_py import AtariVectorEnv
 
-        self.spec = _spec(game, max_frames)
+        self.spec, self.sticky = _spec(game, max_frames), sticky
         height, width, _ = self.spec.observation_shape
         self._emulators: Any = AtariVectorEnv(
             game,

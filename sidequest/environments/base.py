@@ -130,6 +130,34 @@ def auto_reset(
     return CompiledEnvironment(first, following, spec)
 
 
+class _StickyState(NamedTuple):
+    environment: State
+    previous: Int[Array, ""]
+    """The action that was played last; -1 at an episode's start."""
+
+
+def with_sticky_actions(
+    environment: CompiledEnvironment, probability: float
+) -> CompiledEnvironment:
+    """Plays the previous action again with this probability, except at an episode's first
+    step (Machado et al. 2018). The agent is not told."""
+    if not probability:
+        return environment
+
+    def reset(key: Key) -> tuple[State, Timestep]:
+        state, timestep = environment.reset(key)
+        return _StickyState(state, jnp.full((), -1, jnp.int32)), timestep
+
+    def step(key: Key, state: _StickyState, action: Int[Array, ""]):
+        stick_key, step_key = jax.random.split(key)
+        sticks = jax.random.bernoulli(stick_key, probability) & (state.previous >= 0)
+        action = jnp.where(sticks, state.previous, jnp.asarray(action, jnp.int32))
+        inner, timestep = environment.step(step_key, state.environment, action)
+        return _StickyState(inner, jnp.where(timestep.is_first, -1, action)), timestep
+
+    return CompiledEnvironment(reset, step, environment.spec)
+
+
 def _strip_weak_type(x: Any) -> Shaped[Array, "..."]:
     """Games start from Python's 0, whose weak type a scan cannot carry."""
     x = jnp.asarray(x)

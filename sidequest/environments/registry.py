@@ -6,11 +6,21 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from sidequest.environments import atari, probes, suites
-from sidequest.environments.base import CompiledEnvironment, HostedGame
+from sidequest.environments.base import (
+    CompiledEnvironment,
+    HostedGame,
+    with_sticky_actions,
+)
 from sidequest.environments.scores import SCORES
 from sidequest.errors import UnknownGame
 
 Factory: TypeAlias = Callable[[], CompiledEnvironment | HostedGame]
+
+_STICKY_ACTIONS = {"atari": 0.25, "minatar": 0.1, "minigrid": 0.1, "classic": 0.1}
+"""Probability that an action is repeated, by suite. Atari's is the paper's, at every frame:
+8% of the frames that an action lasts show the one before. MinAtar's is the published one;
+0.1 at every step is also the nearest to Atari's, so games that have none of their own get
+the same. bsuite and the probes stay as they are: their answers are known."""
 
 _registered: dict[str, Factory] = {}
 
@@ -23,16 +33,36 @@ class Game(NamedTuple):
     random_score: float | None
     """Mean return of a random policy, if known."""
     human_score: float | None
+    sticky_actions: float
+    """Probability that an action is repeated, unless a setting says otherwise."""
 
 
-def make(name: str) -> CompiledEnvironment | HostedGame:
+def make(
+    name: str, sticky_actions: float | None = None
+) -> CompiledEnvironment | HostedGame:
     """Builds a game: a compiled one ready to use, or an Atari game to start groups of.
+
+    Args:
+        sticky_actions: Probability that an action is repeated; None: the game's own.
 
     Raises:
         UnknownGame: With the nearest names that exist.
     """
     check(name)
-    return _factories()[name]()
+    sticky = resolve_sticky_actions(name, sticky_actions)
+    if is_atari(name):
+        return atari.make(name, sticky)
+    game = _factories()[name]()
+    if isinstance(game, CompiledEnvironment):
+        return with_sticky_actions(game, sticky)
+    return game
+
+
+def resolve_sticky_actions(name: str, sticky_actions: float | None = None) -> float:
+    """Returns the probability that was asked for, or the game's own."""
+    if sticky_actions is not None:
+        return sticky_actions
+    return _STICKY_ACTIONS.get(_suite(name), 0.0)
 
 
 def register(name: str, factory: Factory) -> None:
@@ -49,8 +79,9 @@ def games() -> list[Game]:
     return [
         Game(
             name,
-            "atari" if is_atari(name) else name.split(":")[0],
+            _suite(name),
             *SCORES.get(name, (None, None)),
+            resolve_sticky_actions(name),
         )
         for name in _factories()
     ]
@@ -68,6 +99,10 @@ def check(name: str) -> None:
 def is_atari(name: str) -> bool:
     """Returns whether a game is an Atari ROM; names of other suites have a colon."""
     return ":" not in name
+
+
+def _suite(name: str) -> str:
+    return "atari" if is_atari(name) else name.split(":")[0]
 
 
 def _factories() -> dict[str, Factory]:

@@ -362,7 +362,8 @@ def _differing_settings(found: Sequence[RunTables]) -> list[dict[str, Any]]:
     for one in found:
         config = one.info.get("config") or {}
         parts = {key: part for key, part in config.items() if isinstance(part, Mapping)}
-        flat.append((one.info["game"], recorded(parts)))
+        game = one.info["game"]
+        flat.append((game, recorded(parts, game)))
     varying = _varying_settings(flat)
     return [
         {key: value for key, value in own.items() if (game, key) in varying}

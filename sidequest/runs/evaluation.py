@@ -248,8 +248,8 @@ def load_player(folder: Path) -> Player:
         NotEvaluable: If there are no parameters yet, or they are of another network.
     """
     run = read_run(folder)
-    game = registry.make(run["game"])
-    config, variant = from_dict(run["config"]), parse(run["variant"])
+    config, variant = from_dict(run["config"], run["game"]), parse(run["variant"])
+    game = registry.make(run["game"], config.environment.sticky_actions)
     agent = build_agent(config, game.spec, [variant])
     spec = jax.eval_shape(
         lambda: make_q_function(config, game.spec, len(agent.heads), jax.random.key(0))

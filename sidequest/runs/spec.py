@@ -55,7 +55,7 @@ def identity(spec: RunSpec) -> dict[str, Any]:
 def recorded_identity(run: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the identity of the run that a run.json describes."""
     head = {name: run.get(name) for name in ("variant", "game", "seed", "frames")}
-    return {**head, **recorded(run.get("config", {}))}
+    return {**head, **recorded(run.get("config", {}), str(run.get("game")))}
 
 
 def is_finished(spec: RunSpec) -> bool:
@@ -84,7 +84,7 @@ def read_spec(folder: Path) -> RunSpec:
             game=run["game"],
             seed=int(run["seed"]),
             folder=folder,
-            config=from_dict(run["config"]),
+            config=from_dict(run["config"], run["game"]),
             frames=int(run["frames"]),
         )
     except (KeyError, TypeError, AttributeError) as error:

@@ -211,7 +211,7 @@ def _make_backends(
     This is the only place where compiled games and games on emulators differ.
     """
     first = groups[0][0]
-    environment = registry.make(first.game)
+    environment = registry.make(first.game, first.config.environment.sticky_actions)
     try:
         if isinstance(environment, CompiledEnvironment):
             return [ondevice.Backend(environment, group) for group in groups]
@@ -259,6 +259,9 @@ def _create_folder(
             "seed": spec.seed,
             "frames": spec.frames,
             "config": dataclasses.asdict(spec.config),
+            "sticky_actions": registry.resolve_sticky_actions(
+                spec.game, spec.config.environment.sticky_actions
+            ),
             "pace": backend.agent.pace._asdict(),
             "memory": backend.memory,
             "checkpoints": checkpoints._asdict(),

@@ -9,7 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sidequest.environments.base import EnvironmentSpec, auto_reset
+from sidequest.environments.base import (
+    EnvironmentSpec,
+    auto_reset,
+    with_sticky_actions,
+)
 from tests.environments.streams import (
     check_batch_is_loop,
     check_stream,
@@ -100,6 +104,39 @@ def test_same_key_same_stream_other_key_other_stream():
     one, same, other = (play_many(WALK, seed, streams=2, steps=50)[1] for seed in (0, 0, 1))
     jax.tree.map(np.testing.assert_array_equal, one, same)
     assert (one.observation != other.observation).any()
+
+
+def echo():
+    """Pays the number of the action that was played; episodes last four steps."""
+    spec = EnvironmentSpec("echo", (1,), np.dtype(np.float32), 3, max_steps=4)
+
+    def step(key, time, action):
+        return time + 1, jnp.zeros(1), 1.0 * action, time == 3, jnp.bool_(False)
+
+    return auto_reset(lambda key: (jnp.int32(0), jnp.zeros(1)), step, spec)
+
+
+def test_a_sticky_action_is_the_one_played_before():
+    actions, timesteps = play_many(
+        with_sticky_actions(echo(), 0.25), 0, streams=64, steps=400
+    )
+    check_stream(echo(), timesteps)
+    chosen, played = actions, timesteps.reward[:, 1:].astype(int)
+    starts = timesteps.is_first[:, :-1]
+    np.testing.assert_array_equal(played[starts], chosen[starts])
+    before = np.roll(played, 1, axis=1)
+    later = ~starts
+    later[:, 0] = False
+    stuck = later & (played != chosen)
+    np.testing.assert_array_equal(played[stuck], before[stuck])
+    # Where the new action differs from the one before, a quarter sticks.
+    differs = later & (chosen != before)
+    share, count = stuck[differs].mean(), differs.sum()
+    assert abs(share - 0.25) < 4 * np.sqrt(0.25 * 0.75 / count)
+
+
+def test_without_stickiness_an_environment_is_left_alone():
+    assert with_sticky_actions(WALK, 0.0) is WALK
 
 
 def test_raw_keys_work_as_well():

@@ -17,7 +17,7 @@ def test_lists_all_suites_with_scores():
     suites = {game.suite for game in GAMES.values()}
     assert suites == {"atari", "minatar", "bsuite", "classic", "minigrid", "probe"}
     assert sum(game.human_score is not None for game in GAMES.values()) == 57
-    assert GAMES["frostbite"] == ("frostbite", "atari", 65.2, 4334.7)
+    assert GAMES["frostbite"] == ("frostbite", "atari", 65.2, 4334.7, 0.25)
     # MinAtar's games share names with Atari's, not their scores.
     assert GAMES["minatar:breakout"].human_score is None
 
@@ -54,6 +54,23 @@ def test_atari_is_a_game_to_start_groups_of():
 
 
 @pytest.mark.parametrize(
+    ("name", "own"),
+    [("pong", 0.25), ("minatar:breakout", 0.1), ("minigrid:empty_5x5", 0.1)]
+    + [("classic:cartpole", 0.1), ("bsuite:deep_sea", 0.0), ("probe:constant", 0.0)],
+)
+def test_sticky_actions_are_the_games_own_or_those_asked_for(name, own):
+    assert registry.resolve_sticky_actions(name) == GAMES[name].sticky_actions == own
+    assert registry.resolve_sticky_actions(name, 0.5) == 0.5
+    assert registry.resolve_sticky_actions(name, 0.0) == 0.0
+
+
+def test_atari_gets_the_stickiness_that_was_asked_for():
+    (group,) = registry.make("pong", 0.125).build(groups=1, streams=1, seed=0)
+    assert group.sticky == 0.125
+    group.close()
+
+
+@pytest.mark.parametrize(
     ("wrong", "right"),
     [
         ("frostbit", "frostbite"),
@@ -81,7 +98,7 @@ def test_a_game_of_ones_own(monkeypatch):
     environment = registry.make("probe:constant")
     registry.register("mine:game", lambda: environment)
     assert registry.make("mine:game") is environment
-    assert registry.games()[-1] == ("mine:game", "mine", None, None)
+    assert registry.games()[-1] == ("mine:game", "mine", None, None, 0.0)
     with pytest.raises(ValueError, match="already"):
         registry.register("mine:game", lambda: environment)
     with pytest.raises(ValueError, match="already"):

@@ -63,6 +63,7 @@ TABLE = {
     "novelty.units": 128,
     "novelty.downsampling": 2,
     # From the text: other explore modes, the bandits' arms, R2D2's priorities.
+    "environment.sticky_actions": None,  # 0.25, as Atari has by default
     "learning.short_discount": 0.97,
     "learning.priority_mix": 0.9,
     "switching.explore_arms": (1, 10, 100),
@@ -229,7 +230,7 @@ def test_a_change_leaves_the_rest_and_the_original_alone():
 def test_a_config_survives_json(preset):
     config = change(PRESETS[preset], **{"learning.watkins": True, "switching.window": 5})
     text = json.dumps(dataclasses.asdict(config))
-    assert from_dict(json.loads(text)) == config
+    assert from_dict(json.loads(text), "pong") == config
 
 
 @pytest.mark.parametrize(
@@ -244,10 +245,17 @@ def test_a_config_of_before_pictures_were_standardised(older):
     for component, entries in older.items():
         said[component] |= entries
     plain = json.loads(json.dumps(said))
-    assert from_dict(plain) == change(PAPER, **neither)
+    assert from_dict(plain, "pong") == change(PAPER, **neither)
     identity = recorded_identity({"variant": "V", "game": "G", "config": plain})
     assert not {"learning.centred", "network.standardised"} & set(identity)
     assert identity["learning.normalise_inputs"] is False and identity["game"] == "G"
+
+
+@pytest.mark.parametrize(("game", "sticky"), [("pong", None), ("minatar:breakout", 0.0)])
+def test_a_config_of_before_other_games_had_sticky_actions(game, sticky):
+    older = json.loads(json.dumps(dataclasses.asdict(SMALL)))
+    del older["environment"]
+    assert from_dict(older, game).environment.sticky_actions == sticky
 
 
 def test_the_networks_are_of_the_size_that_was_asked_for():

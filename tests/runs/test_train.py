@@ -80,7 +80,7 @@ def test_the_run_file_says_what_was_run(trained):
     folder, _ = trained
     said = read_run(folder / "other")
     assert (said["variant"], said["game"], said["seed"]) == (str(VARIANT), GAME, 1)
-    assert from_dict(said["config"]) == CONFIG
+    assert from_dict(said["config"], said["game"]) == CONFIG
     assert said["finished"] and said["seconds"] > 0
     assert said["frames_done"] == 3 * CHUNK
     assert said["pace"] == {
