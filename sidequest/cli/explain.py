@@ -1,4 +1,4 @@
-"""`sidequest explain`: says in plain English what a variant does, and shows it."""
+"""`sidequest explain`: says in plain English what variants do, and shows it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional
 
-from sidequest.cli.options import Flag, option, refuse
+from sidequest.cli.options import Flag, option
 from sidequest.errors import InvalidRequest
 from sidequest.switching.descriptions import (
     HEADS,
@@ -32,67 +32,73 @@ if TYPE_CHECKING:
 
 _WIDEST = 92  # letters of a line of prose, however wide the terminal
 _ALLOWED = {"steps": (1, 100_000), "episode": (1, 10_000), "seed": (0, 2**31 - 1)}
-_DEFAULTS = {"steps": 400, "episode": 200, "seed": 0}
 _WARM_UP = 10  # episodes before the example: a share of an episode needs their lengths
 _LETTERS = {False: ("·", "white on #2c5f94"), True: ("X", "bold white on #b0106f")}
 """Letter and style of a step that exploits, and of one that explores."""
 
 
 def explain(
-    variant: Annotated[Positional[str | None], option("[VARIANT]")] = None,
+    variant: Annotated[Positional[tuple[str, ...]], option("[VARIANT …]")] = (),
     /,
     all: Flag = False,
     json: Flag = False,
     plot: Annotated[Path | None, option("FILE")] = None,
     no_strip: Flag = False,
-    steps: Annotated[int | None, option("NUMBER", _DEFAULTS["steps"])] = None,
-    episode: Annotated[int | None, option("NUMBER", _DEFAULTS["episode"])] = None,
-    seed: Annotated[int | None, option("NUMBER", _DEFAULTS["seed"])] = None,
+    steps: Annotated[int, option("NUMBER")] = 400,
+    episode: Annotated[int, option("NUMBER")] = 200,
+    seed: Annotated[int, option("NUMBER")] = 0,
 ) -> None:
     """Says in plain English what a variant does, what it needs, and shows an example.
 
-    The example is played by the real controllers in a made-up game.
+    The example is played by the real controllers in a made-up game. Several variants are
+    compared: what differs, what is the same, and how each plays the example.
+
+    For example:
+      sidequest explain "XU-intra(10,informed,p*,X)"
+      sidequest explain "XU-intra(10,blind,100,G)" "XU-intra(10,informed,0.01,G)"
 
     Args:
-        variant: A name of the paper's grammar in quotes, such as
+        variant: Names of the paper's grammar in quotes, such as
             "XU-intra(10,informed,p*,X)".
         all: List the variants of the paper instead, one line each.
         json: Print the structure for programs, and nothing else.
-        plot: Draw the example in detail to this file, .png or .svg.
+        plot: Draw the example of one variant in detail to this file, .png or .svg.
         no_strip: Leave out the example in the terminal, which has one letter a step.
         steps: Steps of the example, 1 to 100000.
         episode: Steps of each of its episodes, 1 to 10000.
         seed: The random seed of the example, 0 or more.
     """
-    if all == (variant is not None):
-        raise InvalidRequest(f"explain takes one variant, such as '{EXAMPLE}', or --all")
-    shown = not (all or no_strip or json)
-    given = dict(steps=steps, episode=episode, seed=seed)
-    if not shown and plot is None:
-        refuse("no example is shown", **given)
-    example = _DEFAULTS | {name: one for name, one in given.items() if one is not None}
+    if all == bool(variant):
+        raise InvalidRequest(f"explain takes variants, such as '{EXAMPLE}', or --all")
+    example = dict(steps=steps, episode=episode, seed=seed)
     for name, number in example.items():
         low, high = _ALLOWED[name]
         if not low <= number <= high:
             raise InvalidRequest(f"--{name} is {number}; allowed is {low} to {high}")
-    if plot is not None and (variant is None or plot.suffix not in (".png", ".svg")):
+    if plot is not None and (len(variant) != 1 or plot.suffix not in (".png", ".svg")):
         raise InvalidRequest(
             f"--plot is {plot}; it takes one variant and a .png or .svg file"
         )
-    if variant is None:
-        names = [name for names in PAPER_VARIANTS.values() for name in names]
-        structures = [parse(name).as_dict() for name in names]
-        print(jsons.dumps(structures, ensure_ascii=False) if json else _catalogue())
-        return
-    chosen = parse(variant)
-    structure = jsons.dumps(chosen.as_dict(), ensure_ascii=False)
-    print(structure if json else _prose(chosen))
-    if shown or plot is not None:
-        trace = _play_example(chosen, **example)
-        if shown:
-            _show(chosen, trace)
-        if plot is not None:
-            _draw(chosen, trace, plot)
+    if all:
+        variant = tuple(name for names in PAPER_VARIANTS.values() for name in names)
+    variants = list(map(parse, variant))
+    traces = []
+    if plot is not None or not (all or json or no_strip):
+        traces = [_play_example(one, **example) for one in variants]
+    if json:
+        structures = [one.as_dict() for one in variants]
+        shown = structures[0] if len(structures) == 1 else structures
+        print(jsons.dumps(shown, ensure_ascii=False))
+    elif all:
+        print(_catalogue())
+    else:
+        print(*map(_prose if len(variants) == 1 else _line, variants), sep="\n")
+        if traces and not no_strip:
+            _show_strips(variants, traces)
+        if len(variants) > 1:
+            _compare(variants, traces)
+    if plot is not None:
+        _draw(variants[0], traces[0], plot)
 
 
 def _catalogue() -> str:
@@ -128,6 +134,40 @@ def _prose(variant: Variant) -> str:
     return "\n".join(lines)
 
 
+def _line(variant: Variant) -> str:
+    return f"{variant!s:<36} {summarise(variant)}"
+
+
+def _compare(variants: list[Variant], traces: list[Trace]) -> None:
+    """Prints a table of the choices in which variants differ, and names the others."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from sidequest.figures.illustrations import characteristics
+
+    columns: list[dict[str, Any]] = [variant.as_dict() for variant in variants]
+    for column in columns:
+        column["bandits"] = [
+            f"{one['name']}: {listed(one['arms'])}" for one in column["bandits"]
+        ]
+    for column, trace in zip(columns, traces, strict=False):
+        p, median = characteristics(trace)
+        column |= {"p_X here": f"{p:.3g}", "med_X here": f"{median:g}".replace("nan", "")}
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("", *map(str, variants)):
+        table.add_column(heading, overflow="fold")
+    same = []
+    for choice in list(columns[0])[1:]:
+        values = [column[choice] or "none" for column in columns]
+        texts = [v if isinstance(v, str) else ", ".join(v) for v in values]
+        if len({*texts}) > 1:
+            table.add_row(choice, *texts)
+        else:
+            same.append(f"{choice} {texts[0]}")
+    Console(highlight=False).print("", table, f"The same: {'; '.join(same) or 'nothing'}")
+
+
 def example_arms(variant: Variant) -> dict[str, float]:
     """Returns what the example plays with where a bandit would choose: the second arm.
 
@@ -152,31 +192,36 @@ def _play_example(variant: Variant, steps: int, episode: int, seed: int) -> Trac
     return last_steps(trace, steps)
 
 
-def _show(variant: Variant, trace: Trace) -> None:
-    """Prints the strip of the example, and the numbers that summarise it."""
+def _show_strips(variants: list[Variant], traces: list[Trace]) -> None:
+    """Prints the strip of each variant's example, and the numbers that summarise it."""
     from rich.console import Console
     from rich.text import Text
 
     from sidequest.figures.illustrations import characteristics
 
     console = Console(highlight=False)
-    fixed = [f"{name} = {value:g}" for name, value in example_arms(variant).items()]
-    playing = f", played with {' and '.join(fixed)}" if fixed else ""
     (exploit, exploit_style), (explore, explore_style) = _LETTERS.values()
     legend = Text.assemble(
         (f" {exploit} ", exploit_style), " exploit   ", (f" {explore} ", explore_style)
     )
-    console.print("", f"An example{playing}:", legend + " explore", "", sep="\n")
-    for line in strip_lines(trace, console.width):
-        console.print(line, no_wrap=True, crop=False, overflow="ignore")
-    p, median = characteristics(trace)
-    typical = "none" if median != median else f"{median:g} steps"
-    console.print(
-        "",
-        f"p_X    {p:<10.3g}the share of explore steps",
-        f"med_X  {typical:<10}the typical length of an explore period",
-        sep="\n",
-    )
+    console.print("", legend + " explore", sep="\n")
+    for variant, trace in zip(variants, traces, strict=True):
+        fixed = [f"{name} = {value:g}" for name, value in example_arms(variant).items()]
+        playing = f", played with {' and '.join(fixed)}" if fixed else ""
+        what = "An example" if len(variants) == 1 else str(variant)
+        console.print("", f"{what}{playing}:", "", sep="\n")
+        for line in strip_lines(trace, console.width):
+            console.print(line, no_wrap=True, crop=False, overflow="ignore")
+        if len(variants) > 1:
+            continue  # the table has its numbers
+        p, median = characteristics(trace)
+        typical = "none" if median != median else f"{median:g} steps"
+        console.print(
+            "",
+            f"p_X    {p:<10.3g}the share of explore steps",
+            f"med_X  {typical:<10}the typical length of an explore period",
+            sep="\n",
+        )
 
 
 def strip_lines(trace: Trace, width: int) -> Iterator[Text]:

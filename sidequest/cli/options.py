@@ -5,8 +5,6 @@ import difflib
 import inspect
 import os
 import re
-import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -159,28 +157,3 @@ def use_compilation_cache() -> None:
 
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     jax.config.update("jax_compilation_cache_dir", str(home / "sidequest" / "jax"))
-
-
-class Meter:
-    """Shows on standard error how far a command is: one line that is rewritten on a
-    terminal, a line now and then in a log. It may be called at any rate."""
-
-    def __init__(self):
-        self._rewrites = sys.stderr.isatty()
-        self._interval = 0.2 if self._rewrites else 10.0  # seconds between two lines
-        self._printed = time.monotonic()
-        self._is_open = False
-
-    def __call__(self, text: str) -> None:
-        now = time.monotonic()
-        if now - self._printed >= self._interval:
-            self._printed = now
-            self._is_open = self._rewrites
-            shown = f"\r\x1b[K{text}" if self._rewrites else f"{text}\n"
-            print(shown, end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Erases a rewritten line, so that other text can follow."""
-        if self._is_open:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-            self._is_open = False

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional
 
-from sidequest.cli.options import Flag, Meter, check_run, option, use_compilation_cache
+from sidequest.cli.options import Flag, check_run, option, use_compilation_cache
 from sidequest.errors import InvalidRequest
 
 
@@ -65,15 +65,17 @@ def evaluate(
     check_run(run)
     use_compilation_cache()
 
+    from sidequest.runs.display import make_display
     from sidequest.runs.evaluation import evaluate_run
 
-    meter = Meter()
+    with make_display() as display:
 
-    def report(ended: int, steps: int) -> None:
-        meter(f"{ended} of {episodes} episodes, {steps:,} steps")
+        def report(ended: int, steps: int) -> None:
+            display.count(
+                f"{ended} of {episodes} episodes, {steps:,} steps", ended, episodes
+            )
 
-    scores = evaluate_run(run, episodes, seed, report)
-    meter.clear()
+        scores = evaluate_run(run, episodes, seed, report)
     print(jsons.dumps(scores) if json else describe_scores(scores))
 
 
@@ -125,33 +127,34 @@ def watch(
     use_compilation_cache()
 
     from sidequest.figures.film import Caption, draw_film, make_renderer, save_film
+    from sidequest.runs.display import make_display
     from sidequest.runs.evaluation import load_player, play_episode
 
-    player, meter = load_player(run), Meter()
-    episode = play_episode(
-        player,
-        seed=seed,
-        greedy=greedy,
-        max_steps=max_steps,
-        report=lambda steps: meter(f"playing, {steps:,} steps"),
-    )
-    steps, spec = len(episode.trace.modes), player.game.spec
-    ending = f"cut at {steps:,} steps" if episode.ending == "cut" else episode.ending
-    title = f"{player.variant}{', greedy' if greedy else ''}"
-    caption = Caption(title, f"{spec.name}, seed {seed}", ending)
-    render = make_renderer(episode.observations, spec.maximum, spec.categories)
+    player = load_player(run)
+    with make_display() as display:
+        episode = play_episode(
+            player,
+            seed=seed,
+            greedy=greedy,
+            max_steps=max_steps,
+            report=lambda n: display.count(f"playing, {n:,} steps", n, max_steps + 1),
+        )
+        steps, spec = len(episode.trace.modes), player.game.spec
+        ending = f"cut at {steps:,} steps" if episode.ending == "cut" else episode.ending
+        title = f"{player.variant}{', greedy' if greedy else ''}"
+        caption = Caption(title, f"{spec.name}, seed {seed}", ending)
+        render = make_renderer(episode.observations, spec.maximum, spec.categories)
 
-    def frames():
-        for number, frame in enumerate(draw_film(render, episode.trace, caption), 1):
-            meter(f"drawing, {number:,} of {steps:,} frames")
-            yield frame
+        def frames():
+            for drawn, frame in enumerate(draw_film(render, episode.trace, caption), 1):
+                display.count(f"drawing, {drawn:,} of {steps:,} frames", drawn, steps + 1)
+                yield frame
 
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        path = save_film(frames(), out, fps)
-    except OSError as error:
-        raise InvalidRequest(f"cannot write to {out}: {error.strerror}") from error
-    meter.clear()
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            path = save_film(frames(), out, fps)
+        except OSError as error:
+            raise InvalidRequest(f"cannot write to {out}: {error.strerror}") from error
     total = episode.trace.reward.sum()
     print(f"{steps:,} steps, return {total:.4g}, {ending}", file=sys.stderr)
     print(path)

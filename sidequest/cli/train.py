@@ -1,11 +1,12 @@
 """`sidequest train`: trains agents and leaves records of how they explored and scored."""
 
 import contextlib
-import sys
+import os
+import shlex
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 
 from tyro.conf import Positional, UseAppendAction
 
@@ -24,6 +25,9 @@ from sidequest.records import RUN_FILE, read_run, refuse_existing
 from sidequest.runs.process import lock_folders
 from sidequest.runs.spec import Checkpointing, RunSpec, read_spec, run_folder
 from sidequest.switching.variants import parse
+
+if TYPE_CHECKING:
+    from sidequest.runs.display import RunProgress
 
 _Read = TypeVar("_Read")
 _RUNS = Path("runs")
@@ -262,14 +266,15 @@ def set_aside(folder: Path) -> Path:
 
 
 def _train_all(requests: list[Request], quiet: bool, tensorboard: bool) -> None:
-    """Trains, and prints the folders."""
+    """Trains; prints the folders, and on standard error scores and what to type next."""
     from sidequest.runs import trainer
-    from sidequest.runs.display import Log, Panel
+    from sidequest.runs.display import make_display
 
-    make_display = Panel if sys.stderr.isatty() and not quiet else Log
     for runs, memory, checkpoints in requests:
-        with make_display() as display:
+        with make_display(quiet, len(runs)) as display:
             trainer.run(runs, display, memory=memory, checkpoints=checkpoints)
+        if display.rows:
+            display.say("\n".join(["", *display.table(), ""]))
         for run in runs:
             if tensorboard:
                 from sidequest.runs.tables import export_tensorboard
@@ -277,3 +282,19 @@ def _train_all(requests: list[Request], quiet: bool, tensorboard: bool) -> None:
                 export_tensorboard(run.folder)
             with contextlib.suppress(BrokenPipeError):  # other requests may follow
                 print(run.folder, flush=True)
+        if display.rows:
+            display.say(_next_commands(runs, display.ranked()[0]))
+
+
+def _next_commands(runs: Sequence[RunSpec], best: "RunProgress") -> str:
+    """Returns commands that show more of these runs, with the best as their example."""
+    names = {(str(run.variant), run.seed): run.folder for run in runs}
+    folder = shlex.quote(str(names[best.variant, best.seed]))
+    parent = shlex.quote(os.path.commonpath([run.folder for run in runs]))
+    commands = {
+        f"sidequest evaluate {folder}": "scores of more greedy episodes",
+        f"sidequest watch {folder}": "a film of an episode",
+        f"sidequest figures {parent}": "curves, and a report",
+    }
+    lines = [f"  {command}\n      {text}" for command, text in commands.items()]
+    return "\n".join(["", "Next:", *lines])

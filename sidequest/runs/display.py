@@ -1,8 +1,8 @@
-"""What people see while runs train: a panel that moves, or lines for a log.
+"""What people see while runs train: a table that moves, or lines for a log.
 
-    training loop ──rows──▶ ProgressMeter ──Progress──▶ Panel or Log            (train)
+    training loop ──rows──▶ ProgressMeter ──Progress──▶ Panel or Log           (train)
                                                 └─────▶ GroupDisplay of a
-                                                        StudyPanel or StudyLog  (study)
+                                                        StudyDisplay           (study)
 
 Nothing here needs JAX.
 """
@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from sidequest.environments.scores import SCORES, human_normalised
-
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -27,39 +25,40 @@ _LINE_EVERY = 10.0  # seconds between two lines of a log
 _REDRAWN = 4  # times a second; each takes the interpreter 0.3 ms from the thread that plays
 _BAR_WIDTH = 20
 _EPISODES = 100  # of each run: those that the means are taken over
-_RECENT, _AHEAD = 2.0, 60.0  # seconds: memory of the rates shown, and of the time left
+_MEMORY = 30.0  # seconds: what was s seconds ago counts exp(-s / memory) in rates
+_LAYOUT = "{:<35.35} {:>4} {:>6} {:>7} {:>7} {:>6} {:>7}"
+_HEADINGS = ("variant", "seed", "frames", "return", "greedy", "p_X", "rate")
+
+
+class RunProgress(NamedTuple):
+    """How one run is going. What is not known is NaN."""
+
+    variant: str
+    seed: int
+    frames: int
+    episode_return: float
+    """Mean return of its newest training episodes."""
+    greedy_return: float
+    """Its newest evaluation."""
+    p_X: float
+    """Mean share of explore steps in these training episodes."""
+    rate: float
+    """Their mean switching rate."""
 
 
 class Progress(NamedTuple):
-    """What a display may show after a chunk. What is not known is NaN, or left out."""
+    """What a display may show after a chunk. What is not known is NaN."""
 
+    runs: Sequence[RunProgress]
     frames: int
     """Frames of each run so far."""
     total: int
-    rate: float
-    """Recent frames per second, of all runs together."""
-    updates: int
-    """Updates of each run so far."""
-    returns: list[float]
-    """Each run's mean return of its newest training episodes."""
-    evaluations: list[float]
-    """Each run's newest evaluation."""
-    p_X: list[float]
-    """Each run's mean share of explore steps, in the episodes of `returns`."""
-    mean_rate: float = math.nan
-    """Frames per second since the start, without the first chunk, which compiles."""
+    frame_rate: float
+    """Frames per second, of all runs together."""
     update_rate: float = math.nan
-    """Recent updates per second, of all runs together."""
+    """Updates per second, of all runs together."""
     replay_fill: float = math.nan
     """Observations in replay, as a share of its capacity."""
-    human: Sequence[float] = ()
-    """Human-normalised scores of the evaluations."""
-    realised: Sequence[float] = ()
-    """Each run's mean switching rate, in its newest episodes that had a target."""
-    target: Sequence[float] = ()
-    """The means of these targets."""
-    arms: Sequence[tuple[str, float, float]] = ()
-    """Bandits with their likeliest arm and its probability, if there is one run."""
     seconds_left: float = math.nan
 
 
@@ -72,7 +71,7 @@ class Display(Protocol):
         ...
 
     def count(self, text: str, done: int, of: int) -> None:
-        """Shows how far something is that must be done before training can begin."""
+        """Shows how far something is that takes a while."""
         ...
 
     def show(self, progress: Progress) -> None:
@@ -83,16 +82,15 @@ class Display(Protocol):
 class ProgressMeter:
     """Turns the rows that runs of one population write into what a display shows."""
 
-    def __init__(self, game: str, runs: int, total: int):
-        self.evaluations = [math.nan] * runs
+    def __init__(self, runs: Sequence[tuple[str, int]], total: int):
+        self.evaluations = [math.nan] * len(runs)
         """Mean return of each run's newest greedy episodes."""
-        self._game, self._total = game, total
+        self._runs, self._total = runs, total
         self._episodes: list[deque[Mapping[str, Any]]] = [
-            deque(maxlen=_EPISODES) for _ in range(runs)
+            deque(maxlen=_EPISODES) for _ in runs
         ]
         self._updates: int | None = None
-        # Frames, updates and seconds. What was s seconds ago counts exp(-s / memory).
-        self._sums = {memory: np.zeros(3) for memory in (_RECENT, _AHEAD, math.inf)}
+        self._recent = np.zeros(3)  # frames, updates and seconds
 
     def update(
         self,
@@ -115,107 +113,49 @@ class ProgressMeter:
             returns = [row["return"] for row in own.get("evaluations", ())]
             if returns:
                 self.evaluations[run] = float(np.mean(returns))
-        rates = self._rates(new_frames, updates, max(seconds, 1e-9)) * len(rows)
-        rate, update_rate, mean_rate, rate_ahead = rates
-        scored = self.evaluations if self._game in SCORES else []
-        with_target = [
-            [
-                row
-                for row in rows
-                if not math.isnan(row["realised_rate"] + row["target_rate"])
-            ]
-            for rows in self._episodes
+        seconds = max(seconds, 1e-9)
+        is_first, before = self._updates is None, self._updates or 0
+        new = np.array([new_frames, updates - before, seconds])
+        self._updates = updates
+        # The first chunk may have compiled: it counts only while there is no other.
+        if not is_first:
+            self._recent = new = self._recent * math.exp(-seconds / _MEMORY) + new
+        frame_rate, update_rate, _ = new / new[2] * len(rows)
+        left = max(0, self._total - frames) * len(rows) / max(frame_rate, 1e-9)
+        runs = [
+            RunProgress(
+                variant,
+                seed,
+                frames,
+                episode_return=_mean(episodes, "return"),
+                greedy_return=greedy_return,
+                p_X=_mean(episodes, "p_X"),
+                rate=_mean(episodes, "realised_rate"),
+            )
+            for (variant, seed), episodes, greedy_return in zip(
+                self._runs, self._episodes, self.evaluations, strict=True
+            )
         ]
+        if is_first:
+            update_rate = left = math.nan
         return Progress(
-            frames=frames,
-            total=self._total,
-            rate=rate,
-            updates=updates,
-            returns=_means(self._episodes, "return"),
-            evaluations=list(self.evaluations),
-            p_X=_means(self._episodes, "p_X"),
-            mean_rate=mean_rate,
-            update_rate=update_rate,
-            replay_fill=replay_fill,
-            human=[human_normalised(self._game, score) for score in scored],
-            realised=_means(with_target, "realised_rate"),
-            target=_means(with_target, "target_rate"),
-            arms=_likeliest(rows[0].get("bandits", ())) if len(rows) == 1 else (),
-            seconds_left=max(0, self._total - frames) * len(rows) / rate_ahead,
+            runs, frames, self._total, frame_rate, update_rate, replay_fill, left
         )
 
-    def _rates(self, frames: int, updates: int, seconds: float) -> np.ndarray:
-        """Returns, per second and run: recent frames, recent updates, frames on average,
-        and frames to expect. The first chunk may have compiled: it counts only as long as
-        there is no other."""
-        if self._updates is None:
-            self._updates = updates
-            return np.array([frames / seconds, math.nan, math.nan, math.nan])
-        new = np.array([frames, updates - self._updates, seconds])
-        self._updates = updates
-        for memory, sums in self._sums.items():
-            self._sums[memory] = sums * math.exp(-seconds / memory) + new
-        recent, ahead, all_chunks = (sums / sums[2] for sums in self._sums.values())
-        return np.array([recent[0], recent[1], all_chunks[0], ahead[0]])
 
-
-def _means(runs: Iterable[Iterable[Mapping[str, Any]]], column: str) -> list[float]:
-    """Returns the mean of a column for each run; NaN without rows."""
-    columns = ([float(row[column]) for row in rows] for rows in runs)
-    return [sum(values) / len(values) if values else math.nan for values in columns]
-
-
-def _likeliest(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, float, float]]:
-    """Returns the likeliest arm of each bandit; the first among equals."""
-    best: dict[str, tuple[str, float, float]] = {}
-    for row in rows:
-        bandit, arm, probability = row["bandit"], row["arm"], float(row["probability"])
-        if bandit not in best or probability > best[bandit][-1]:
-            best[bandit] = bandit, float(arm), probability
-    return list(best.values())
-
-
-class Panel:
-    """The moving display of `train`, at the foot of the terminal, on standard error."""
-
-    def __init__(self, console: "Console | None" = None):
-        from rich.console import Console, Group
-        from rich.live import Live
-
-        self._console = console or Console(stderr=True)
-        self.draw: Callable[[], RenderableType] = Group  # nothing at first
-        show = {"get_renderable": lambda: self.draw(), "refresh_per_second": _REDRAWN}
-        self._live = Live(console=self._console, **show)
-
-    def __enter__(self) -> "Panel":
-        self._live.start()
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._live.stop()
-
-    def say(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    def count(self, text: str, done: int, of: int) -> None:
-        from rich.console import Group
-
-        self.draw = partial(_draw_bar, done, of, text) if done < of else Group
-        if done >= of:
-            self._live.refresh()  # or the line would be seen beside the bar
-            self.say(text)
-
-    def show(self, progress: Progress) -> None:
-        self.draw = partial(_draw_progress, progress)
-
-    def log(self, text: str, is_progress: bool = False) -> None:
-        """Ignores what only a log needs: the panel shows it already."""
+def _mean(rows: Iterable[Mapping[str, Any]], column: str) -> float:
+    """Returns the mean of what is known of a column."""
+    known = [float(row[column]) for row in rows if not math.isnan(row[column])]
+    return sum(known) / len(known) if known else math.nan
 
 
 class Log:
     """The lines of `train` on standard error, for files and people who like it quiet."""
 
-    def __init__(self):
+    def __init__(self, runs: int = 1):
+        self.rows: dict[tuple[str, int], RunProgress] = {}
+        """Newest progress of every run that has begun."""
+        self._expected = runs
         self._said = -math.inf
 
     def __enter__(self) -> "Log":
@@ -225,17 +165,19 @@ class Log:
         pass
 
     def say(self, text: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # training continues without a reader
+        with contextlib.suppress(OSError):  # training continues without a reader
             print(text, file=sys.stderr, flush=True)
 
     def count(self, text: str, done: int, of: int) -> None:
         if done:
-            self.say(text)
+            self.log(text, is_progress=done < of)
 
     def show(self, progress: Progress) -> None:
-        left = _time_left(progress)
-        text = "  ".join([f"{_share(progress):4.0%}", _numbers(progress), *left])
-        self.log(text, is_progress=progress.frames < progress.total)
+        self.rows |= {(run.variant, run.seed): run for run in progress.runs}
+        self.log(
+            f"{_share(progress):4.0%}  {_in_one_line(progress)}{self._time_left(progress)}",
+            is_progress=progress.frames < progress.total,
+        )
 
     def log(self, text: str, is_progress: bool = False) -> None:
         """Prints a line; one of progress only if the last is some time ago."""
@@ -245,21 +187,82 @@ class Log:
             self._said = time.monotonic()
             self.say(text)
 
+    def _time_left(self, progress: Progress) -> str:
+        """Returns how long these runs and those that have not begun will take."""
+        later = max(0, self._expected - len(self.rows)) * progress.total
+        seconds = progress.seconds_left + later / max(progress.frame_rate, 1e-9)
+        is_over = progress.frames >= progress.total and not later
+        return "" if is_over or math.isnan(seconds) else f", {duration(seconds)} left"
+
+    def ranked(self) -> list[RunProgress]:
+        """Returns the runs that have begun, the best first."""
+        return sorted(self.rows.values(), key=_rank)
+
+    def table(self) -> list[str]:
+        """Returns headings, then a line for each run, the best first."""
+        return [_LAYOUT.format(*_HEADINGS), *map(_row_text, self.ranked())]
+
+
+class Panel(Log):
+    """The moving display of `train`, at the foot of the terminal, on standard error."""
+
+    def __init__(self, console: "Console | None" = None, runs: int = 1):
+        from rich.console import Console, Group
+        from rich.live import Live
+
+        super().__init__(runs)
+        self._console = console or Console(stderr=True)
+        self.draw: Callable[[], RenderableType] = Group  # nothing at first
+        show = {"get_renderable": lambda: self.draw(), "refresh_per_second": _REDRAWN}
+        self._live = Live(console=self._console, transient=True, **show)
+
+    def __enter__(self) -> "Panel":
+        self._live.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        with contextlib.suppress(OSError):  # the terminal is gone
+            self._live.stop()
+
+    def say(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def count(self, text: str, done: int, of: int) -> None:
+        from rich.console import Group
+
+        self.draw = partial(_draw_bar, done, of, text) if done < of else Group
+        if done >= of:
+            with contextlib.suppress(OSError):
+                self._live.refresh()  # or the line would be seen beside the bar
+            self.say(text)
+
+    def show(self, progress: Progress) -> None:
+        super().show(progress)
+        self.draw = partial(self._draw, progress)
+
+    def log(self, text: str, is_progress: bool = False) -> None:
+        """Ignores what only a log needs: the panel shows it already."""
+
+    def _draw(self, progress: Progress) -> "RenderableType":
+        """Draws a bar with speed and time left, and the table."""
+        from rich.console import Group
+        from rich.text import Text
+
+        text = f"{_share(progress):4.0%}  {_speed(progress)}{self._time_left(progress)}"
+        lines = [Text(line, no_wrap=True, overflow="ellipsis") for line in self.table()]
+        lines[0].stylize("bold")
+        lines[1].stylize("green")  # the run that is ahead
+        return Group(_draw_bar(progress.frames, progress.total, text), *lines)
+
 
 class StudyDisplay:
     """The display of `study`: frames and runs of all groups, and the time left."""
 
-    def __init__(
-        self,
-        display: Panel | Log,
-        runs: int,
-        finished: int,
-        frames: int,
-        finished_frames: int,
-    ):
+    def __init__(self, display: Log, runs: int, finished: int, frames: int, done: int):
         self.display, self.say = display, display.say
         self._runs, self._finished = runs, finished
-        self._frames, self._finished_frames = frames, finished_frames
+        self._frames, self._finished_frames = frames, done
         self._groups: list[GroupDisplay] = []
         self._today = 0  # frames of this start, of groups that have ended
         self._began = time.monotonic()
@@ -297,7 +300,7 @@ class StudyDisplay:
         share = self._done / self._frames if self._frames else 1.0
         text = (
             f"{share:4.0%} of {short(self._frames)} frames, "
-            f"{self._finished} of {self._runs} runs done"
+            f"{self._finished} of {plural(self._runs, 'run')} done"
         )
         today = self._today + sum(group.new for group in self._groups)
         if not today:
@@ -341,7 +344,7 @@ class GroupDisplay:
         self.done = min(progress.frames, progress.total) * self.runs
         if self._resumed_at is None:
             self._resumed_at = self.done
-        self.text = f"{self.game}: {_numbers(progress)}"
+        self.text = f"{self.game}: {_in_one_line(progress)}"
         self._study.display.log(f"{self._study} | {self.text}", is_progress=True)
 
     def end(self, kind: str, reason: str = "") -> None:
@@ -349,20 +352,10 @@ class GroupDisplay:
         self._study.end(self, kind, reason)
 
 
-def _draw_progress(progress: Progress) -> "RenderableType":
-    """Draws a bar, and a line for each kind of number that is known."""
-    from rich.console import Group
-    from rich.text import Text
-
-    runs = len(progress.returns)
-    frames = f"{short(progress.frames)} of {short(progress.total)} frames"
-    head = [frames] if runs == 1 else [f"{runs} runs", f"{frames} each"]
-    text = f"{_share(progress):4.0%}  {', '.join([*head, *_time_left(progress)])}"
-    lines = (f"{name:8} {texts}" for name, texts in _known_numbers(progress).items())
-    return Group(
-        _draw_bar(progress.frames, progress.total, text),
-        *(Text(line, no_wrap=True, overflow="ellipsis") for line in lines),
-    )
+def make_display(quiet: bool = False, runs: int = 1) -> Log:
+    """Returns a display that moves if people watch standard error, else a log."""
+    moving = sys.stderr.isatty() and not quiet
+    return Panel(runs=runs) if moving else Log(runs)
 
 
 def _draw_bar(done: int, of: int, text: str) -> "RenderableType":
@@ -378,51 +371,48 @@ def _draw_bar(done: int, of: int, text: str) -> "RenderableType":
     return line
 
 
-def _numbers(progress: Progress) -> str:
-    """Returns the newest numbers of all runs in one line."""
-    known = _known_numbers(progress).values()
-    return "  ".join([f"{short(progress.frames)} frames", *known])
+def _rank(run: RunProgress) -> tuple:
+    """Returns a key that sorts runs by greedy return, then by training return."""
+    scores = (run.greedy_return, run.episode_return)
+    best = [math.inf if math.isnan(score) else -score for score in scores]
+    return (*best, run.variant, run.seed)
 
 
-def _known_numbers(progress: Progress) -> dict[str, str]:
-    """Returns the numbers of each kind as text, without those that are not known."""
-    targets = _range("for a target of", progress.target)
-    realised = _range("switching rate", progress.realised)
-    kinds = {
-        "speed": [
-            *_known("{} frames/s", progress.rate, short),
-            *_known("mean {}", progress.mean_rate, short),
-            *_known("{} updates/s", progress.update_rate),
-        ],
-        "learned": [
-            *_known("{} updates", progress.updates, short),
-            *_known("replay {} full", progress.replay_fill, "{:.0%}".format),
-        ],
-        "returns": [
-            *_range("training", progress.returns),
-            *_range("greedy", progress.evaluations),
-            *_range("human-normalised", progress.human, "{:.1%}".format),
-        ],
-        "explore": [
-            *_range("p_X", progress.p_X),
-            *(" ".join(pair) for pair in zip(realised, targets, strict=False)),
-        ],
-        "bandits": [
-            # The arms of `start` are modes: 0 exploits, 1 explores.
-            f"{bandit} {'GX'[int(arm)] if bandit == 'start' else f'{arm:g}'} at {share:.0%}"
-            for bandit, arm, share in progress.arms
-        ],
-    }
-    return {name: ", ".join(texts) for name, texts in kinds.items() if texts}
+def _row_text(run: RunProgress) -> str:
+    numbers = (run.episode_return, run.greedy_return, run.p_X, run.rate)
+    shown = ["" if math.isnan(number) else _three_digits(number) for number in numbers]
+    return _LAYOUT.format(run.variant, run.seed, short(run.frames), *shown).rstrip()
+
+
+def _in_one_line(progress: Progress) -> str:
+    """Returns the newest numbers of all runs, with ranges where there are several."""
+    names = ("return", "greedy", "p_X", "rate")
+    columns = list(zip(*(run[3:] for run in progress.runs), strict=True))
+    ranges = (_range(*column) for column in zip(names, columns, strict=True))
+    head = f"{short(progress.frames)} frames  {_speed(progress)}"
+    if progress.replay_fill < 1:
+        head += f", replay {progress.replay_fill:.0%} full"
+    return "  ".join([head, ", ".join(filter(None, ranges))]).rstrip()
+
+
+def _speed(progress: Progress) -> str:
+    known = [f"{short(progress.frame_rate)} frames/s"]
+    if not math.isnan(progress.update_rate):
+        known.append(f"{_three_digits(progress.update_rate)} updates/s")
+    return ", ".join(known)
 
 
 def _share(progress: Progress) -> float:
     return min(1.0, progress.frames / progress.total)
 
 
-def _time_left(progress: Progress) -> list[str]:
-    is_over = progress.frames >= progress.total
-    return [] if is_over else _known("{} left", progress.seconds_left, duration)
+def _range(name: str, values: Sequence[float]) -> str:
+    """Returns a name with one number, or with the range of several known ones."""
+    known = [value for value in values if not math.isnan(value)]
+    if not known:
+        return ""
+    low, high = _three_digits(min(known)), _three_digits(max(known))
+    return f"{name} {low}" if low == high else f"{name} {low}…{high}"
 
 
 def _three_digits(number: float) -> str:
@@ -430,21 +420,9 @@ def _three_digits(number: float) -> str:
     return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:.3g}"
 
 
-_Form = Callable[[float], str]
-
-
-def _known(text: str, value: float, form: _Form = _three_digits) -> list[str]:
-    """Returns a text with the value in it; nothing if the value is not known."""
-    return [] if math.isnan(value) else [text.format(form(value))]
-
-
-def _range(name: str, values: Sequence[float], form: _Form = _three_digits) -> list[str]:
-    """Returns a name with one number, or with the range of several known ones."""
-    known = [value for value in values if not math.isnan(value)]
-    if not known:
-        return []
-    low, high = form(min(known)), form(max(known))
-    return [f"{name} {low}" if low == high else f"{name} {low}…{high}"]
+def plural(count: int, noun: str) -> str:
+    """`1 run`, `2 runs`, `1,000 runs`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def short(number: float) -> str:

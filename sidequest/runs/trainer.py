@@ -314,7 +314,8 @@ class _GroupLog:
         self._logs = [
             RunLog(spec.variant, agent.arms, agent.heads, interval) for spec in self.specs
         ]
-        self._meter = ProgressMeter(self.specs[0].game, len(points), total)
+        names = [(str(spec.variant), spec.seed) for spec in self.specs]
+        self._meter = ProgressMeter(names, total)
         self.seconds = [0.0] * len(points)
         self.newest_updates: list[dict[str, Any]] = [{} for _ in points]
         """The newest row of each run's table `learning`."""

@@ -137,7 +137,7 @@ def measure(group: Group, share: Share) -> Cost | None:
     learning = shown[len(shown) // 3 :]  # the first part is warm-up
     return Cost(
         startup=startup,
-        rate=statistics.median(progress.rate for progress in learning),
+        rate=statistics.median(progress.frame_rate for progress in learning),
         fixed=sizes[False] / runs,
         growing=sizes[True] / (runs * shown[-1].frames),
     )

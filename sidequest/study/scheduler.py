@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 from sidequest.environments import registry
 from sidequest.errors import CannotWrite, Interrupted, RunBusy, SidequestError
 from sidequest.records import STUDY_FILE, now, read_study, replace_json, write_failures
-from sidequest.runs.display import Display, GroupDisplay, Log, Panel, StudyDisplay
+from sidequest.runs.display import Display, GroupDisplay, StudyDisplay, make_display
 from sidequest.runs.spec import is_finished
 from sidequest.study.studies import Job, Study, jobs_of
 
@@ -145,13 +145,12 @@ def run(
     write_plan(folder, study, jobs)
     write_failures(folder, {}, [])
     frames, frames_left = (sum(job.spec.frames for job in some) for some in (jobs, left))
-    moving = sys.stderr.isatty() and not quiet
     with StudyDisplay(
-        Panel() if moving else Log(),
+        make_display(quiet),
         runs=len(jobs),
         finished=len(jobs) - len(left),
         frames=frames,
-        finished_frames=frames - frames_left,
+        done=frames - frames_left,
     ) as display:
         display.say(f"{study.name}: {study.title}")
         display.say(f"{display} in {folder}")

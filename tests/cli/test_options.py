@@ -1,11 +1,8 @@
-"""How numbers and settings are read, and how progress is shown."""
-
-import io
+"""How numbers and settings are read."""
 
 import pytest
 
-from sidequest.cli import options
-from sidequest.cli.options import Meter, read_config, read_count, read_size
+from sidequest.cli.options import read_config, read_count, read_size
 from sidequest.config import flatten
 from sidequest.errors import InvalidRequest
 
@@ -43,33 +40,3 @@ def test_counts_and_sizes():
     for text in ("", "many", "-3"):
         with pytest.raises(InvalidRequest):
             read_count(text, "n")
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_a_log_gets_a_line_now_and_then(monkeypatch):
-    clock, log = [0.0], io.StringIO()
-    monkeypatch.setattr(options.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr("sys.stderr", log)
-    meter = Meter()
-    for second in range(25):
-        clock[0] = float(second)
-        meter(f"{second} done")
-    meter.clear()
-    assert log.getvalue() == "10 done\n20 done\n"
-
-
-def test_a_terminal_gets_a_line_that_goes_away(monkeypatch):
-    clock, terminal = [0.0], Terminal()
-    monkeypatch.setattr(options.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr("sys.stderr", terminal)
-    meter = Meter()
-    meter("too early")
-    clock[0] = 1.0
-    meter("half")
-    meter.clear()
-    meter.clear()
-    assert terminal.getvalue() == "\r\x1b[Khalf\r\x1b[K"

@@ -5,7 +5,6 @@ import math
 import re
 import threading
 
-import numpy as np
 import pytest
 from rich.console import Console
 
@@ -15,38 +14,40 @@ from sidequest.runs.display import (
     Panel,
     Progress,
     ProgressMeter,
+    RunProgress,
     StudyDisplay,
     duration,
+    plural,
 )
 
 NAN = math.nan
+HEADINGS = "variant                             seed frames  return  greedy    p_X    rate"
 
-START = Progress(1_280, 2_000_000_000, 512.0, 0, [math.nan], [math.nan], [math.nan])
+
+def run(variant="XU-step-level-0.01", seed=0, frames=860_000_000, *numbers: float):
+    return RunProgress(variant, seed, frames, *(numbers or [NAN] * 4))
+
+
+START = Progress([run(frames=1_280)], 1_280, 2_000_000_000, 512.0)
 ONE = Progress(
+    runs=[
+        run("XU-intra(10,informed,p*,X)", 0, 860_000_000, 2310.4, 2980.0, 0.2134, 0.0131)
+    ],
     frames=860_000_000,
     total=2_000_000_000,
-    rate=52_134.0,
-    updates=402_187,
-    returns=[2310.4],
-    evaluations=[2980.0],
-    p_X=[0.2134],
-    mean_rate=50_290.0,
+    frame_rate=52_134.0,
     update_rate=25.43,
     replay_fill=0.612,
-    human=[0.6829],
-    realised=[0.01312],
-    target=[0.0125],
-    arms=[("exploit", 0.01, 0.618), ("explore", 10, 0.41)],
     seconds_left=22_327.0,
 )
 MANY = ONE._replace(
-    returns=[0.125, 0.5, math.nan],
-    evaluations=[1.0, 2.0, 1.5],
-    p_X=[0.1, 0.1, 0.1],
-    human=[],
-    realised=[math.nan] * 3,
-    target=[math.nan] * 3,
-    arms=[],
+    runs=[
+        run("XI-intra(10,informed:mismatch,p*,X)", 0, 860_000_000, 0.125, 1.0, 0.1, 0.011),
+        run("XU-step-level-0.01", 11, 860_000_000, 0.5, 2.0, 0.1, NAN),
+        run("XU-step-level-0.01", 3, 860_000_000, NAN, 1.0, 0.1, NAN),
+        run("XU-step-level-0.01", 4),
+    ],
+    replay_fill=1.0,
 )
 
 
@@ -54,9 +55,9 @@ def terminal(width=80) -> Console:
     return Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
 
 
-def drawn(progress, width=80) -> list[str]:
+def drawn(progress, width=80, runs=1) -> list[str]:
     paper = Console(file=io.StringIO(), width=width, color_system=None)
-    panel = Panel(paper)
+    panel = Panel(paper, runs)
     panel.show(progress)
     paper.print(panel.draw())
     return [line.rstrip() for line in paper.file.getvalue().splitlines()]  # type: ignore
@@ -65,40 +66,59 @@ def drawn(progress, width=80) -> list[str]:
 def test_the_panel_of_one_run():
     # 43% of 20 cells are 8 and a half.
     assert drawn(ONE) == [
-        "━━━━━━━━╸             43%  860M of 2B frames, 6 h 12 min left",
-        "speed    52.1k frames/s, mean 50.3k, 25.4 updates/s",
-        "learned  402k updates, replay 61% full",
-        "returns  training 2,310, greedy 2,980, human-normalised 68.3%",
-        "explore  p_X 0.213, switching rate 0.0131 for a target of 0.0125",
-        "bandits  exploit 0.01 at 62%, explore 10 at 41%",
+        "━━━━━━━━╸             43%  52.1k frames/s, 25.4 updates/s, 6 h 12 min left",
+        HEADINGS,
+        "XU-intra(10,informed,p*,X)             0   860M   2,310   2,980  0.213  0.0131",
     ]
 
 
-def test_the_panel_of_many_runs_gives_ranges():
+def test_the_panel_of_many_runs_has_a_row_for_each_and_the_best_first():
     assert drawn(MANY) == [
-        "━━━━━━━━╸             43%  3 runs, 860M of 2B frames each, 6 h 12 min left",
-        "speed    52.1k frames/s, mean 50.3k, 25.4 updates/s",
-        "learned  402k updates, replay 61% full",
-        "returns  training 0.125…0.5, greedy 1…2",
-        "explore  p_X 0.1",
+        "━━━━━━━━╸             43%  52.1k frames/s, 25.4 updates/s, 6 h 12 min left",
+        HEADINGS,
+        "XU-step-level-0.01                    11   860M     0.5       2    0.1",
+        "XI-intra(10,informed:mismatch,p*,X)    0   860M   0.125       1    0.1   0.011",
+        "XU-step-level-0.01                     3   860M               1    0.1",
+        "XU-step-level-0.01                     4   860M",
     ]
+
+
+def test_rows_of_runs_that_trained_before_stay():
+    panel = Panel(terminal(), runs=3)
+    done = START._replace(frames=START.total, seconds_left=0.0)
+    panel.show(done)
+    panel.show(START._replace(runs=[run(seed=1)], seconds_left=10.0))
+    assert [row.seed for row in panel.ranked()] == [0, 1]
+    # Ten seconds of this one, and 2 billion frames of the third at 512 a second.
+    assert panel._time_left(START._replace(seconds_left=10.0)) == ", 45 d 5 h left"
 
 
 def test_what_is_not_known_is_left_out():
     assert drawn(START) == [
-        "                       0%  1.28k of 2B frames",
-        "speed    512 frames/s",
-        "learned  0 updates",
+        "                       0%  512 frames/s",
+        HEADINGS,
+        "XU-step-level-0.01                     0  1.28k",
     ]
 
 
 def test_a_narrow_terminal_cuts_lines_and_adds_none():
-    assert len(drawn(ONE, width=40)) == 6
-    assert all(len(line) <= 40 for line in drawn(ONE, width=40))
+    assert len(drawn(MANY, width=40)) == 6
+    assert all(len(line) <= 40 for line in drawn(MANY, width=40))
+
+
+def test_no_colours_if_the_user_wants_none(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    paper = Console(file=io.StringIO(), width=80, force_terminal=True)
+    panel = Panel(paper)
+    panel.show(MANY)
+    paper.print(panel.draw())
+    styles = re.findall(r"\x1b\[([\d;]+)m", paper.file.getvalue())  # type: ignore
+    assert set(styles) <= {"0", "1"}  # none, and bold
 
 
 def numbers(progress) -> str:
-    """The line of a log, between how far the run is and the time left."""
+    """The line of a log, behind how far the run is."""
     lines, log = [], Log()
     log.say = lines.append
     log.show(progress._replace(seconds_left=NAN))
@@ -107,17 +127,10 @@ def numbers(progress) -> str:
 
 def test_the_numbers_in_one_line():
     assert numbers(ONE) == (
-        "860M frames  52.1k frames/s, mean 50.3k, 25.4 updates/s  402k updates, "
-        "replay 61% full  training 2,310, greedy 2,980, human-normalised 68.3%  "
-        "p_X 0.213, switching rate 0.0131 for a target of 0.0125  "
-        "exploit 0.01 at 62%, explore 10 at 41%"
+        "860M frames  52.1k frames/s, 25.4 updates/s, replay 61% full  "
+        "return 2,310, greedy 2,980, p_X 0.213, rate 0.0131"
     )
-    assert numbers(START) == "1.28k frames  512 frames/s  0 updates"
-
-
-def test_modes_are_shown_by_their_letters():
-    start = [("start", 1.0, 0.75)]
-    assert numbers(ONE._replace(arms=start)).endswith("  start X at 75%")
+    assert numbers(START) == "1.28k frames  512 frames/s"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +141,8 @@ def test_modes_are_shown_by_their_letters():
     ],
 )
 def test_figures(number, text):
-    assert numbers(START._replace(returns=[number])).endswith(f"  training {text}")
+    progress = START._replace(runs=[run("x", 0, 1, number, NAN, NAN, NAN)])
+    assert numbers(progress).endswith(f"  return {text}")
 
 
 @pytest.mark.parametrize(
@@ -140,6 +154,12 @@ def test_figures(number, text):
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
+
+
+def test_plurals():
+    assert [plural(count, "run") for count in (0, 1, 2, 1_000)] == [
+        *("0 runs", "1 run", "2 runs", "1,000 runs")
+    ]
 
 
 class Clock:
@@ -160,7 +180,10 @@ def test_the_log(capsys, clock):
     with Log() as log:
         log.count("built 0 of 8 emulators", 0, 8)
         log.count("built 4 of 8 emulators, 1 s left", 4, 8)
+        log.count("built 5 of 8 emulators, 1 s left", 5, 8)  # too soon
+        log.count("built 8 of 8 emulators in 2 s", 8, 8)
         log.say("begins")
+        clock.now += 10
         log.show(START)
         log.show(ONE)  # too soon
         clock.now += 10
@@ -170,11 +193,12 @@ def test_the_log(capsys, clock):
     assert not said.out
     assert said.err.splitlines() == [
         "built 4 of 8 emulators, 1 s left",
+        "built 8 of 8 emulators in 2 s",
         "begins",
-        "  0%  1.28k frames  512 frames/s  0 updates",
-        " 43%  860M frames  52.1k frames/s, mean 50.3k, 25.4 updates/s  402k updates, "
-        "replay 61% full  training 0.125…0.5, greedy 1…2  p_X 0.1  6 h 12 min left",
-        "100%  2B frames  512 frames/s  0 updates",
+        "  0%  1.28k frames  512 frames/s",
+        " 43%  860M frames  52.1k frames/s, 25.4 updates/s  return 0.125…0.5, greedy 1…2, "
+        "p_X 0.1, rate 0.011, 6 h 12 min left",
+        "100%  2B frames  512 frames/s",
     ]
 
 
@@ -193,9 +217,9 @@ def test_the_panel_on_a_terminal():
     assert "a [name] that is no markup" in shown
     assert "━━━━━━━━━━" in shown and "built 4 of 8 emulators, 1 s left" in shown
     assert shown.count("built 8 of 8 emulators in 2 s\n") == 1
-    assert "1.28k of 2B frames" in shown
-    # What was there last stays.
-    assert shown.endswith("bandits  exploit 0.01 at 62%, explore 10 at 41%\n\x1b[?25h")
+    assert "512 frames/s" in shown and "2,980  0.213  0.0131" in shown
+    # It goes away at the end: the command prints the table.
+    assert seen(shown) == ["a [name] that is no markup", "built 8 of 8 emulators in 2 s"]
 
 
 def seen(written: str) -> list[str]:
@@ -218,29 +242,42 @@ def seen(written: str) -> list[str]:
 def test_what_a_thread_says_stays_above_the_panel():
     paper = terminal()
     with Panel(paper) as panel:
-        panel.show(ONE)
+        panel.show(MANY)
         panel._live.refresh()
         thread = threading.Thread(target=panel.say, args=("SIGINT: saving",))
         thread.start()
         thread.join()
         panel.show(MANY)
         panel._live.refresh()
-    shown = seen(paper.file.getvalue())  # type: ignore
+        shown = seen(paper.file.getvalue())  # type: ignore
     assert shown == ["SIGINT: saving", *drawn(MANY)]
 
 
-class Closed(io.StringIO):
+class Broken(io.StringIO):
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
     def write(self, text):
-        raise BrokenPipeError
+        raise self.error
 
 
-def test_training_continues_when_nobody_reads(monkeypatch):
-    monkeypatch.setattr("sys.stderr", Closed())
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(28, "No space left")])
+def test_training_continues_when_nobody_reads(error, monkeypatch):
+    monkeypatch.setattr("sys.stderr", Broken(error))
     Log().say("nobody is there")
 
 
+def test_training_continues_when_the_terminal_is_gone():
+    paper = terminal()
+    with Panel(paper) as panel:
+        paper.file = Broken(OSError(5, "Input/output error"))
+        panel.say("nobody is there")
+        panel.count("built", 8, 8)
+
+
 def progress(frames, total=1_000):
-    return Progress(frames, total, 100.0, 5, [1.0], [2.0], [0.1])
+    return Progress([run("x", 0, frames, 1.0, 2.0, 0.1, NAN)], frames, total, 100.0)
 
 
 def test_the_time_that_a_study_takes_by_hand(clock):
@@ -276,7 +313,7 @@ def test_the_log_of_a_study(capsys, clock):
         "== probe:constant: 2 runs",
         "   compiling …",
         " 10% of 2k frames, 0 of 2 runs done | probe:constant: 100 frames  100 frames/s  "
-        "5 updates  training 1, greedy 2  p_X 0.1",
+        "return 1, greedy 2, p_X 0.1",
         "probe:constant: 2 runs: failed: ValueError: no",
         "  0% of 2k frames, 0 of 2 runs done, about 0 s left",
     ]
@@ -290,16 +327,16 @@ def test_the_panel_of_a_study():
         two.show(progress(1_000))
         two.end("done")
         one.say("a [name] that is no markup")
-    assert seen(paper.file.getvalue()) == [  # type: ignore
-        ": done",
-        "━━━━━━━━━━━━━         67% of 3k frames, 2 of 3 runs done",
-        "                     game-b: a [name] that is no markup",
-    ]
+        panel._live.refresh()
+        assert seen(paper.file.getvalue()) == [  # type: ignore
+            ": done",
+            "━━━━━━━━━━━━━         67% of 3k frames, 2 of 3 runs done",
+            "                     game-b: a [name] that is no markup",
+        ]
 
 
-def episodes(returns, p_X=NAN, realised=NAN, target=NAN):
-    rates = {"realised_rate": realised, "target_rate": target}
-    return [{"return": value, "p_X": p_X, **rates} for value in returns]
+def episodes(returns, p_X=NAN, realised=NAN):
+    return [{"return": value, "p_X": p_X, "realised_rate": realised} for value in returns]
 
 
 def update(meter, rows, frames=0, new_frames=100, seconds=1.0, updates=0):
@@ -307,75 +344,61 @@ def update(meter, rows, frames=0, new_frames=100, seconds=1.0, updates=0):
     return meter.update(rows, **counts, replay_fill=0.5)
 
 
+def meter_of(runs=1):
+    return ProgressMeter([("XU-step-level-0.01", seed) for seed in range(runs)], 1_000)
+
+
 def test_the_first_chunk_counts_only_while_it_is_alone():
-    meter = ProgressMeter("frostbite", 1, 1_000)
+    meter = meter_of()
     first = update(meter, [{}], 100, seconds=50.0, updates=5)  # it compiled
-    assert first.rate == 2.0
-    assert all(map(math.isnan, (first.mean_rate, first.update_rate, first.seconds_left)))
+    assert first.frame_rate == 2.0
+    assert math.isnan(first.update_rate) and math.isnan(first.seconds_left)
     second = update(meter, [{}], 200, seconds=0.5, updates=9)
-    assert (second.rate, second.mean_rate, second.update_rate) == (200.0, 200.0, 8.0)
+    assert (second.frame_rate, second.update_rate) == (200.0, 8.0)
     assert second.seconds_left == pytest.approx(800 / 200)
     assert update(meter, [{}], 1_100).seconds_left == 0  # whole chunks are played
 
 
-def test_the_rates_fade_and_the_mean_does_not():
-    meter = ProgressMeter("frostbite", 1, 1_000)
+def test_rates_forget():
+    meter = meter_of()
     update(meter, [{}], new_frames=0)
     update(meter, [{}], new_frames=100, updates=10)
     shown = update(meter, [{}], new_frames=400, updates=10, seconds=2.0)
-    kept = math.exp(-2.0 / 2.0)
-    assert shown.mean_rate == pytest.approx(500 / 3)
-    assert shown.rate == pytest.approx((100 * kept + 400) / (kept + 2))
+    kept = math.exp(-2.0 / 30.0)
+    assert shown.frame_rate == pytest.approx((100 * kept + 400) / (kept + 2))
     assert shown.update_rate == pytest.approx(10 * kept / (kept + 2))
-    assert shown.mean_rate < 1_000 / shown.seconds_left < shown.rate
 
 
 def test_means_are_of_the_newest_episodes():
-    meter = ProgressMeter("frostbite", 1, 1_000)
-    assert math.isnan(update(meter, [{}]).returns[0])
+    meter = meter_of()
+    assert math.isnan(update(meter, [{}]).runs[0].episode_return)
     rows = [
-        *episodes([1], 0.1, realised=0.01, target=0.02),
-        *episodes([2], 0.2, target=0.5),  # never exploited: it is not compared
-        *episodes([6], 0.3, realised=0.03, target=0.04),
+        *episodes([1], 0.1, realised=0.01),
+        *episodes([2], 0.2),  # never exploited: it has no rate
+        *episodes([6], 0.3, realised=0.03),
     ]
-    shown = update(meter, [{"episodes": rows}])
-    means = *shown.returns, *shown.p_X, *shown.realised, *shown.target
-    assert means == pytest.approx((3.0, 0.2, 0.02, 0.03))
-    shown = update(meter, [{"episodes": episodes([1e9] * 7 + [5] * 100)}])
-    assert shown.returns == [5.0]
-    assert update(meter, [{"episodes": []}]).returns == [5.0]
+    (shown,) = update(meter, [{"episodes": rows}]).runs
+    means = (shown.episode_return, shown.p_X, shown.rate)
+    assert means == pytest.approx((3.0, 0.2, 0.02))
+    (shown,) = update(meter, [{"episodes": episodes([1e9] * 7 + [5] * 100)}]).runs
+    assert shown.episode_return == 5.0
+    assert update(meter, [{"episodes": []}]).runs[0].episode_return == 5.0
 
 
-def test_the_likeliest_arm_of_each_bandit():
-    arms = {"explore": {1: 1 / 3, 10: 1 / 3}, "exploit": {0.1: 0.1, 0.01: 0.6, 1e-3: 0.3}}
-    rows = [
-        {"bandit": name, "arm": arm, "probability": np.float32(probability)}
-        for name, probabilities in arms.items()
-        for arm, probability in probabilities.items()
-    ]
-    meter = ProgressMeter("frostbite", 1, 1_000)
-    assert update(meter, [{"bandits": rows}]).arms == [
-        ("explore", 1.0, pytest.approx(1 / 3)),
-        ("exploit", 0.01, pytest.approx(0.6)),
-    ]
-
-
-def test_greedy_returns_are_compared_with_a_human():
-    meter = ProgressMeter("frostbite", 1, 1_000)
-    assert math.isnan(update(meter, [{}]).human[0])
+def test_the_newest_evaluation_stays():
+    meter = meter_of()
     played = {"evaluations": [{"return": 4000.0}, {"return": 4669.4}]}
-    shown = update(meter, [played])
-    assert shown.evaluations == [pytest.approx(4334.7)]  # a human's score
-    assert shown.human == [pytest.approx(1.0)]
-    assert update(meter, [{}]).evaluations == shown.evaluations
+    assert update(meter, [played]).runs[0].greedy_return == pytest.approx(4334.7)
+    assert update(meter, [{}]).runs[0].greedy_return == pytest.approx(4334.7)
 
 
 def test_runs_side_by_side_are_added_up():
-    meter = ProgressMeter("minatar:breakout", 4, 1_000)
+    meter = meter_of(4)
     rows = [{"episodes": episodes([run]), "evaluations": []} for run in range(4)]
     update(meter, rows, 100, seconds=2.0, updates=10)
     shown = update(meter, rows, 200, seconds=2.0, updates=20)
-    assert shown.returns == [0.0, 1.0, 2.0, 3.0]
-    assert (shown.rate, shown.update_rate) == pytest.approx((200.0, 20.0))
+    assert [(run.seed, run.episode_return) for run in shown.runs] == [
+        *((0, 0.0), (1, 1.0), (2, 2.0), (3, 3.0))
+    ]
+    assert (shown.frame_rate, shown.update_rate) == pytest.approx((200.0, 20.0))
     assert shown.seconds_left == pytest.approx(800 / 50)
-    assert not shown.human and not shown.arms

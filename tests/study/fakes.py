@@ -12,7 +12,7 @@ class Memory(StudyDisplay):
     """A display that keeps what it is told."""
 
     def __init__(self):
-        super().__init__(Log(), runs=0, finished=0, frames=0, finished_frames=0)
+        super().__init__(Log(), runs=0, finished=0, frames=0, done=0)
         self.say = self.hear
         self.said: list[str] = []
         self.ends: list[tuple[str, str]] = []
