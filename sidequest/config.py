@@ -5,6 +5,9 @@ number; a field whose number is ours says so. Components receive plain values, n
 Budgets are in environment frames, everything else in agent steps.
 """
 
+import ast
+import inspect
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -19,7 +22,7 @@ from typing import (
     get_type_hints,
 )
 
-from sidequest.errors import ConfigError
+from sidequest.errors import ConfigError, unknown
 from sidequest.switching.variants import RATE_ALLOWED, STEPS_ALLOWED
 
 
@@ -57,7 +60,9 @@ class NetworkConfig:
     channels: tuple[int, ...] = (32, 64, 128, 128)
     """Channels of the torso's convolutions, for images."""
     kernels: tuple[int, ...] = (7, 5, 5, 3)
+    """Width and height of their kernels."""
     strides: tuple[int, ...] = (4, 2, 2, 1)
+    """Their strides."""
     pre_units: _Count = 512
     """Linear layer between torso and LSTM."""
     core_units: _Count = 512
@@ -69,8 +74,8 @@ class NetworkConfig:
     recurrent: bool = True
     """False resets the LSTM at every step: an ablation for tasks that need memory. Ours."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Type of convolutions and matrix products; parameters and targets stay float32. Ours;
-    auto is bfloat16 on an accelerator and float32 on a CPU."""
+    """Type of convolutions and matrix products; parameters and targets stay float32. auto
+    is bfloat16 on an accelerator and float32 on a CPU. Ours."""
     scan_unroll: _Count = 8
     """Steps of the LSTM in one iteration of its loop; a matter of speed alone. Ours."""
 
@@ -96,7 +101,9 @@ class ReplayConfig:
     prefix: _Count0 = 20
     """Burn-in steps before the trained ones."""
     priority_exponent: _Share = 0.9
+    """Sequences are drawn in proportion to priority to this power; 0: uniformly."""
     importance_exponent: _Share = 0.6
+    """How far importance weights make up for that: 1 wholly, 0 not at all."""
     ratio: _Ratio = 1.0
     """How often a sequence is replayed on average."""
     warm_up: _Count0 = 200_000
@@ -108,15 +115,23 @@ class LearningConfig:
     """Multi-step double Q-learning."""
 
     n_step: _Count = 5
+    """Rewards in a target, before the bootstrapped value."""
     discount: _Share = 0.997
+    """Discount of the exploit mode."""
     short_discount: _Share = 0.97
     """Discount of the explore mode Xγ."""
     batch_size: _Count = 64
+    """Sequences of one update."""
     learning_rate: _Positive = 2e-4
+    """Step size of Adam."""
     adam_epsilon: _Positive = 1e-8
+    """Added to the denominator of Adam's step."""
     adam_b1: _Decay = 0.9
+    """Decay of Adam's mean gradient."""
     adam_b2: _Decay = 0.999
+    """Decay of Adam's mean squared gradient."""
     clip_norm: _Positive = 40.0
+    """Gradients of a greater norm are scaled down to it."""
     target_interval: _Count = 400
     """Updates between two copies of the parameters to the target network."""
     watkins: bool | None = None
@@ -126,8 +141,8 @@ class LearningConfig:
     priority_mix: _Share = 0.9
     """Priority of a sequence: this share of the greatest TD error, the rest of the mean."""
     normalise_inputs: bool = True
-    """Whether the torso's input is (observation - mean) / deviation of what was replayed.
-    Ours; without it Ms. Pac-Man is not learned (docs/results/atari)."""
+    """Whether the torso's input is (observation - mean) / deviation of what was replayed;
+    without it Ms. Pac-Man is not learned (docs/results/atari). Ours."""
     normalise_values: bool = False
     """Whether Q = mean value + return scale * (output of the network). Ours."""
 
@@ -149,9 +164,13 @@ class NoveltyConfig:
     """Random network distillation, for XI."""
 
     channels: tuple[int, ...] = (32, 64, 64)
+    """Channels of the convolutions of target and predictor, for images."""
     kernels: tuple[int, ...] = (8, 4, 3)
+    """Width and height of their kernels."""
     strides: tuple[int, ...] = (4, 2, 1)
+    """Their strides."""
     units: _Count = 128
+    """Numbers that target and predictor put out."""
     downsampling: _Count = 2
     """Every n-th pixel in both directions."""
 
@@ -161,19 +180,22 @@ class SwitchingConfig:
     """When to explore: settings that a variant's name leaves open."""
 
     rule: Literal["saturated", "printed"] = "saturated"
-    """Rule of homeostasis. Ours; `printed` is Algorithm 1 to the letter."""
+    """Rule of homeostasis; printed is the paper's Algorithm 1 to the letter. Ours."""
     promise_horizon: _Count = 5
-    """k of the value promise. Ours: the paper gives none; this is the learner's n."""
+    """k of the value promise. The paper gives none; this is the learner's n. Ours."""
     promise_order: Literal["standard", "printed"] = "standard"
     """Weights of the rewards in the value promise: as in a k-step return, or as the paper
     prints them, the newest reward with 1. Ours."""
     bandit: Literal["proportional", "ucb"] = "proportional"
-    """Ours; the paper's is `proportional`."""
+    """How bandits choose arms; proportional is the paper's."""
     window: _Window = None
     """Episodes in a bandit's window; None: adaptive (160 for ucb). Ours."""
     explore_arms: _StepArms = (1, 10, 100)
+    """Lengths of explore periods that `*` chooses from."""
     exploit_arms: _StepArms = (10, 100, 1_000, 10_000)
+    """Lengths of exploit periods that `n*` chooses from."""
     rate_arms: _RateArms = (0.1, 0.01, 0.001, 0.0001)
+    """Rates that `p*` chooses from."""
 
 
 @dataclass(frozen=True)
@@ -279,7 +301,7 @@ def change(config: Config, **settings: Any) -> Config:
     known = flatten(config)
     for name, value in settings.items():
         if name not in known:
-            raise ConfigError(f"no setting {name!r}; there are {', '.join(known)}")
+            raise ConfigError(unknown("setting", name, known))
         component, entry = name.split(".")
         part = replace(getattr(config, component), **{entry: value})
         config = replace(config, **{component: part})
@@ -369,5 +391,54 @@ def _is_of(value: Any, hint: Any) -> bool:
 def _describe(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return "one of " + ", ".join(map(str, get_args(hint)))
-    plain = {int: "a whole number below 2^31", float: "a finite number"}
+    plain = {
+        int: "a whole number below 2^31",
+        float: "a finite number",
+        bool: "true or false",
+        bool | None: "true, false or none",
+        tuple[int, ...]: "whole numbers in brackets",
+    }
     return plain.get(hint, str(hint))
+
+
+class Setting(NamedTuple):
+    """A setting as `sidequest settings` and the reference describe it."""
+
+    name: str
+    default: Any
+    """Its value in the preset `paper`."""
+    small: Any
+    allowed: str
+    meaning: str
+    source: str
+    """`paper`, or `ours` where the paper gives no number or none that was kept."""
+
+
+def describe_settings() -> dict[str, list[Setting]]:
+    """Returns all settings by component; the docstrings of fields are their meaning."""
+    paper, small = flatten(PAPER), flatten(SMALL)
+    described = {}
+    for part in fields(Config):
+        component = type(getattr(PAPER, part.name))
+        described[part.name] = entries = []
+        for name, text in _field_docstrings(component).items():
+            hint = get_type_hints(component, include_extras=True)[name]
+            ranged = get_origin(hint) is Annotated
+            allowed = hint.__metadata__[0].words if ranged else _describe(hint)
+            meaning = text.removesuffix(" Ours.")
+            source = "paper" if meaning == text else "ours"
+            full = f"{part.name}.{name}"
+            setting = Setting(full, paper[full], small[full], allowed, meaning, source)
+            entries.append(setting)
+    return described
+
+
+def _field_docstrings(component: type) -> dict[str, str]:
+    """Returns the string below each field; Python keeps it in the source alone."""
+    (node,) = ast.parse(inspect.getsource(component)).body
+    assert isinstance(node, ast.ClassDef)
+    return {
+        ast.unparse(entry.target): " ".join(ast.literal_eval(below.value).split())
+        for entry, below in itertools.pairwise(node.body)
+        if isinstance(entry, ast.AnnAssign) and isinstance(below, ast.Expr)
+    }

@@ -3,6 +3,7 @@
 Nothing that was recorded before an error is lost. Nothing here needs JAX.
 """
 
+import difflib
 import os
 import shlex
 from collections.abc import Iterable
@@ -122,3 +123,11 @@ def cannot_write(path: Path, error: OSError) -> CannotWrite:
         "when there is room and permission"
     )
     return CannotWrite(f"cannot write {path}: {error.strerror or error}. {advice}")
+
+
+def unknown(kind: str, name: str, choices: Iterable[str]) -> str:
+    """`no figure 'agregate'; did you mean aggregate?`, or else which there are."""
+    choices = list(choices)
+    near = difflib.get_close_matches(name.lower(), choices, 3, 0.6)
+    there = f"there are {', '.join(choices)}"
+    return f"no {kind} {name!r}; {f'did you mean {near[0]}?' if near else there}"

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import NoReturn
 
-from sidequest.errors import Exit, SidequestError
+from sidequest.errors import Exit, SidequestError, unknown
 
 COMMANDS = {
     "study": "runs a whole study of the paper's variants, and writes its report",
@@ -23,7 +23,8 @@ COMMANDS = {
     "evaluate": "plays greedy episodes with a run's parameters",
     "watch": "films one episode of a run's agent",
     "games": "lists the games",
-    "explain": "says in plain English what a variant does, and shows it",
+    "explain": "says in plain English what variants do, and compares them",
+    "settings": "lists the agent's settings: default, range, meaning",
     "figures": "draws figures",
     "bench": "measures speed",
 }
@@ -35,7 +36,9 @@ When should an agent explore? Mode-switching exploration, in JAX.
 
 {commands}
 
-sidequest COMMAND --help says more about each."""
+sidequest COMMAND --help says more about each, with examples. A first minute:
+  sidequest explain "XU-intra(10,informed,p*,X)"
+  sidequest train "XU-intra(10,informed,p*,X)" --game classic:cartpole --frames 50k"""
 # The disk is full, or the path is no place to write to.
 _CANNOT_WRITE = {
     *(errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EPERM, errno.EDQUOT),
@@ -62,11 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
     elif name in COMMANDS:
         _exit(_run(name, options))
     else:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, COMMANDS, 1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        _fail(f"no command {name!r}.{hint} There are: {', '.join(COMMANDS)}")
+        _fail(unknown("command", name, COMMANDS))
 
 
 def command_named(name: str) -> Callable[..., int | None]:

@@ -50,8 +50,9 @@ def explain(
 ) -> None:
     """Says in plain English what a variant does, what it needs, and shows an example.
 
-    The example is played by the real controllers in a made-up game. Several variants are
-    compared: what differs, what is the same, and how each plays the example.
+    The example is played by the real controllers in a made-up game.
+
+    Several variants are compared: what differs, and how each plays the example.
 
     For example:
       sidequest explain "XU-intra(10,informed,p*,X)"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional
 
 from sidequest.cli.options import option, refuse
-from sidequest.errors import InvalidRequest
+from sidequest.errors import InvalidRequest, unknown
 
 if TYPE_CHECKING:
     from sidequest.figures.data import Records
@@ -28,6 +28,10 @@ def figures(
     """Draws figures as PNG and SVG, and prints the path of each file.
 
     All figures of a study come with its report; its path is then the last line.
+
+    For example:
+      sidequest figures studies/quick
+      sidequest figures runs --only learning-curves --out pictures
 
     Args:
         what: A study's folder, or any folder with runs below it, finished or not: all
@@ -59,7 +63,7 @@ def draw_study(folder: Path, out: Path, only: tuple[str, ...]) -> None:
     names = [entry.name for entry in GALLERY]
     wrong = [name for name in only if name not in names]
     if wrong:
-        raise InvalidRequest(f"no figure {wrong[0]!r}; there are {', '.join(names)}")
+        raise InvalidRequest(unknown("figure", wrong[0], names))
     if not folder.is_dir():
         raise InvalidRequest(
             f"cannot draw {str(folder)!r}: name a folder of runs, or {ILLUSTRATIONS}"

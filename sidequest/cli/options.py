@@ -1,7 +1,6 @@
 """Options of the commands: how help shows them, and how what people type is read."""
 
 import ast
-import difflib
 import inspect
 import os
 import re
@@ -10,7 +9,7 @@ from typing import Annotated, Any
 
 from tyro.conf import DisallowNone, FlagCreatePairsOff, arg
 
-from sidequest.errors import ConfigError, InvalidRequest
+from sidequest.errors import ConfigError, InvalidRequest, unknown
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 MARKERS = (DisallowNone, FlagCreatePairsOff)
@@ -108,9 +107,7 @@ def read_config(preset: str, settings: tuple[str, ...]) -> Any:
     for setting in settings:
         name, _, text = setting.partition("=")
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            faults.append(f"no setting {name!r}; {hint}")
+            faults.append(unknown("setting", name, known))
             continue
         try:
             changes[name] = _read_value(text, known[name])

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from tyro.conf import Positional
 
 from sidequest.cli.options import Flag, check_run, option, use_compilation_cache
-from sidequest.errors import InvalidRequest
+from sidequest.errors import InvalidRequest, unknown
 
 
 def games(
@@ -22,6 +22,10 @@ def games(
     """Lists all games by name, with the scores of a random player and a human, and the
     probability that an action is repeated (sticky actions).
 
+    For example:
+      sidequest games minatar
+      sidequest games --json
+
     Args:
         suite: Only this suite, such as atari, minatar, minigrid, bsuite, classic or probe.
         json: Print a JSON list and nothing else.
@@ -31,7 +35,7 @@ def games(
     listed = registry.games()
     suites = sorted({game.suite for game in listed})
     if suite is not None and suite not in suites:
-        raise InvalidRequest(f"no suite {suite!r}; there are {', '.join(suites)}")
+        raise InvalidRequest(unknown("suite", suite, suites))
     listed = [game for game in listed if suite in (None, game.suite)]
     if json:
         print(jsons.dumps([game._asdict() for game in listed]))
@@ -51,6 +55,10 @@ def evaluate(
     json: Flag = False,
 ) -> None:
     """Plays greedy episodes with a run's parameters and prints their scores.
+
+    For example:
+      sidequest evaluate runs/XU-step-level-0_01/minatar-breakout/seed-0
+      sidequest evaluate RUN --episodes 100 --json
 
     Args:
         run: Folder of a run, as `sidequest train` prints it.
@@ -106,6 +114,10 @@ def watch(
     fps: Annotated[int, option("STEPS-PER-SECOND")] = 15,
 ) -> None:
     """Films one episode: the game, beside a strip of modes, trigger signal and reward.
+
+    For example:
+      sidequest watch runs/XU-step-level-0_01/minatar-breakout/seed-0
+      sidequest watch RUN --greedy --out greedy.gif
 
     Args:
         run: Folder of a run, as `sidequest train` prints it.

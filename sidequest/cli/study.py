@@ -40,6 +40,10 @@ def study(
 
     A run that fails does not stop the others; the exit code is then 1.
 
+    For example:
+      sidequest study small --dry-run
+      sidequest study atari --games ms_pacman --seeds 1 --seed 2
+
     Args:
         name: A study by name; --list shows them all.
         out: The study's folder.

@@ -20,7 +20,7 @@ from sidequest.cli.options import (
     use_all_cores,
     use_compilation_cache,
 )
-from sidequest.errors import InvalidRequest, RunExists, SidequestError
+from sidequest.errors import InvalidRequest, RunExists, SidequestError, unknown
 from sidequest.records import RUN_FILE, read_run, refuse_existing
 from sidequest.runs.process import lock_folders
 from sidequest.runs.spec import Checkpointing, RunSpec, read_spec, run_folder
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sidequest.runs.display import RunProgress
 
 _Read = TypeVar("_Read")
-_RUNS = Path("runs")
+_RUNS, _PRESETS = Path("runs"), ("small", "paper")
 
 
 class Request(NamedTuple):
@@ -49,7 +49,7 @@ def train(
     seeds: Annotated[int | None, option("NUMBER", 1)] = None,
     seed: Annotated[int | None, option("NUMBER", 0)] = None,
     frames: Annotated[str | None, option("FRAMES")] = None,
-    preset: Annotated[Literal["small", "paper"] | None, option()] = None,
+    preset: Annotated[str | None, option("{small,paper}")] = None,
     set: Annotated[UseAppendAction[tuple[str, ...]], option("NAME=VALUE")] = (),
     emulators: Annotated[int | None, option("NUMBER")] = None,
     replay_memory: Annotated[str | None, option("SIZE")] = None,
@@ -65,6 +65,10 @@ def train(
     """Trains one agent for each variant and seed.
 
     On JAX-native games they train side by side, on Atari one after the other.
+
+    For example:
+      sidequest train "XU-intra(10,informed,p*,X)" --game minatar:breakout --seeds 3
+      sidequest train --resume runs/XU-step-level-0_01/minatar-breakout/seed-0
 
     Args:
         variant: One variant or more, such as "XU-intra(10,informed,p*,X)".
@@ -171,6 +175,9 @@ def parse_request(
         only_atari = dict(emulators=emulators, replay_memory=replay_memory)
         attempt(refuse, f"{game} has no emulators", **only_atari)
     preset = preset or ("paper" if is_atari else "small")
+    if preset not in _PRESETS:
+        faults.append(unknown("preset", preset, _PRESETS))
+        preset = "small"
     if emulators is not None:
         if any(setting.startswith("acting.streams=") for setting in set):
             faults.append("--emulators is the setting acting.streams; give one of them")

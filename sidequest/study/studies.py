@@ -25,7 +25,6 @@ its legends are images. Where text and captions leave a choice open, a comment s
 was chosen.
 """
 
-import difflib
 import itertools
 import re
 from collections.abc import Iterable, Sequence
@@ -34,7 +33,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sidequest.config import PRESETS, Config, change
 from sidequest.environments import registry
-from sidequest.errors import ConfigError, UnknownStudy
+from sidequest.errors import ConfigError, UnknownStudy, unknown
 from sidequest.runs.spec import Checkpointing, RunSpec, run_folder
 from sidequest.switching.variants import Variant, parse
 
@@ -187,11 +186,7 @@ def find(name: str) -> Study:
     """
     if name in STUDIES:
         return STUDIES[name]
-    nearest = difflib.get_close_matches(name.lower(), STUDIES, 3, cutoff=0.5)
-    hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
-    raise UnknownStudy(
-        f"There is no study called {name!r}.{hint} `sidequest study --list` has all."
-    )
+    raise UnknownStudy(unknown("study", name, STUDIES))
 
 
 def _unique(items: Iterable[Any]) -> tuple:
@@ -239,8 +234,9 @@ _MOMENTS = (
 )
 # Symmetric and blind, by the caption of figure 14.
 _STARTS = _with_modes("XU XI", "intra(=,blind,n*,G)", "intra(=,blind,n*,X)")
-# XI by the figure's label. Explore periods of 10 steps and G are our choice.
-_PARAMETERS = _with_modes("XI", "intra(10,blind,n*,G)", "intra(10,blind,p*,G)")
+# XI by the figure's label, XU by its caption. Explore periods of 10 steps and G are our
+# choice.
+_PARAMETERS = _with_modes("XU XI", "intra(10,blind,n*,G)", "intra(10,blind,p*,G)")
 _TRIGGERS = _with_modes(
     "XI",
     *(_HEADLINE, "intra(10,informed:mismatch,p*,X)", "intra(10,informed:variance,p*,X)"),

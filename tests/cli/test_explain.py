@@ -204,6 +204,24 @@ def test_the_example_shows_what_the_name_says(capsys):
     assert "p_X    0.3 " in out and "med_X  5 steps" in out
 
 
+def test_several_variants_are_compared(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    names = ["XU-intra(10,blind,100,G)", "XI-intra(10,informed,0.01,G)"]
+    code, out, _ = explain(capsys, *names, "--steps", "110", "--episode", "110")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()[:2]] == names
+    rows = [line.split(maxsplit=1) for line in out.splitlines() if line]
+    table = {row[0]: row[1].split() for row in rows if len(row) > 1}
+    assert table["mode"] == ["XU", "XI"]
+    assert table["trigger"] == ["blind", "informed"]
+    assert table["heads"] == ["extrinsic", "extrinsic,", "intrinsic"]
+    assert (
+        out.strip().splitlines()[-1].startswith("The same: granularity intra; explore 10")
+    )
+    _, out, _ = explain(capsys, *names, "--json")
+    assert [one["name"] for one in json.loads(out)] == names
+
+
 def test_an_example_fixes_what_bandits_would_choose():
     doubly = sidequest.parse("XU-intra(*,blind,n*,G)")
     assert example_arms(doubly) == {"explore": 10, "exploit": 100}

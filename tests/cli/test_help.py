@@ -21,7 +21,7 @@ SHOWN = {
         "--from RUN",
         "How many seeds of each variant. (default: 1)",
     ],
-    "explain": ["[VARIANT]", '"XU-intra(10,informed,p*,X)"', "--no-strip", "--episode"],
+    "explain": ["[VARIANT …]", '"XU-intra(10,informed,p*,X)"', "--no-strip", "--episode"],
     "study": ["(default: quick)", "--dry-run", "--out FOLDER"],
 }
 
@@ -52,6 +52,8 @@ def test_help_of(command, monkeypatch):
     assert function.__doc__.splitlines()[0] in text
     for name in inspect.signature(function).parameters:
         assert re.search(rf"^ +{name}: \S.{{10,}}", function.__doc__, re.MULTILINE), name
+    examples = re.findall(rf"^  sidequest {command}\b.*", text, re.MULTILINE)
+    assert len(examples) == 2 and all(len(one) <= COLUMNS for one in examples)
     for strange in ("None", "STR", "INT", "PATH", "(default: )", "False", " ...]"):
         assert strange not in text, strange
     for expected in SHOWN.get(command, []):

@@ -17,11 +17,14 @@ PONG = ["train", "XU-step-level-0.1", "--game", "pong"]
 
 REFUSED = [
     # Names that do not exist: the nearest are given.
-    (["explian"], "Did you mean explain?"),
-    (["games", "minata"], "no suite 'minata'; there are atari, "),
+    (["explian"], "no command 'explian'; did you mean explain?"),
+    (["games", "minata"], "no suite 'minata'; did you mean minatar?"),
+    (["games", "xyz"], "no suite 'xyz'; there are atari, "),
+    (["settings", "learnin.discount"], "did you mean learning.discount?"),
+    ([*CONSTANT, "--preset", "smal"], "no preset 'smal'; did you mean small?"),
     (["train", "XU-step-level-0.1", "--game", "minatar:brekout"], "minatar:breakout"),
     (["train", "XU-step-level-0.1", "--gane", "probe:constant"], "--game"),
-    (["study", "qick"], "Did you mean quick"),
+    (["study", "qick"], "did you mean quick?"),
     (["study", "--games", "minatar:brekout"], "minatar:breakout"),
     (["study", "--variants", "XU-sometimes"], "no variant has this name"),
     (["figures", "illustrations", "--only", "scores"], "--only does not apply"),
@@ -90,23 +93,6 @@ REFUSED = [
     (
         ["study", "--dry-run", "--cluster", "auto"],
         "--cluster does not apply: --dry-run measures on this machine",
-    ),
-    (
-        ["bench", "switching", "--game", "pong"],
-        "--game does not apply: `sidequest bench switching` takes no such option",
-    ),
-    (
-        ["bench", "agent", "--emulators", "768"],
-        "--emulators does not apply: `sidequest bench agent` takes no such option",
-    ),
-    (
-        ["bench", "atari", "--shape", "small", "--members", "2"],
-        "--shape and --members do not apply: `sidequest bench atari` takes no such option",
-    ),
-    (["explain", "--all", "--seed", "0"], "--seed does not apply: no example is shown"),
-    (
-        ["explain", "XU-step-level-0.1", "--json", "--steps", "9"],
-        "--steps does not apply: no example is shown",
     ),
     (
         ["train", "--resume", "nowhere", "--seed", "0"],

@@ -15,7 +15,7 @@ from tests.study.fakes import finish_runs, study
 @pytest.mark.parametrize(
     "seeds, code, message",
     [
-        (1, 0, "100% of 1k frames, 1 of 1 runs done"),
+        (1, 0, "100% of 1k frames, 1 of 1 run done"),
         (3, 1, "failed: XU-step-level-0.01/probe:constant/1: RuntimeError: no such"),
     ],
 )

@@ -191,8 +191,8 @@ def test_all_faults_are_told_at_once():
         ("switching.bandit", "thompson", "'thompson'; it is one of proportional, ucb"),
         ("switching.window", "abc", "'abc'; it is int | None"),
         ("switching.rate_arms", ("a",), "('a',); it is tuple[float, ...]"),
-        ("network.channels", (1.5,), "(1.5,); it is tuple[int, ...]"),
-        ("learning.watkins", "x", "'x'; it is bool | None"),
+        ("network.channels", (1.5,), "(1.5,); it is whole numbers in brackets"),
+        ("learning.watkins", "x", "'x'; it is true, false or none"),
         ("learning.clip_norm", math.inf, "inf; it is a finite number"),
         ("learning.target_interval", 10**20, f"{10**20}; it is a whole number below 2^31"),
         ("acting.streams", True, "True; it is a whole number below 2^31"),
@@ -210,9 +210,15 @@ def test_types_are_checked_first(name, value, said):
     assert str(error.value) == f"{name} is {said}"
 
 
-@pytest.mark.parametrize("name", ["replay.ration", "ratio", "replay"])
-def test_an_unknown_setting_is_refused(name):
-    with pytest.raises(ConfigError, match=f"no setting '{name}'; there are network"):
+@pytest.mark.parametrize(
+    "name, hint",
+    [
+        *(("replay.ration", "did you mean replay.ratio"), ("ratio", "there are network")),
+        ("replay", "did you mean replay."),
+    ],
+)
+def test_an_unknown_setting_is_refused(name, hint):
+    with pytest.raises(ConfigError, match=f"no setting '{name}'; {hint}"):
         change(SMALL, **{name: 1.0})
 
 
