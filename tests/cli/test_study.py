@@ -51,10 +51,9 @@ def test_a_dry_run_counts_and_estimates(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(estimate, "split_machine", lambda count: [Share(devices=2)] * count)
     assert not run("study", "quick", "--dry-run", "--out", tmp_path / "study")
     shown = capsys.readouterr().out
-    assert "90 runs of 30 variants, 2 games and 2 seeds, 30k frames each" in shown
-    assert "  32 runs    960k  classic:cartpole, extrinsic: 32 runs" in shown
-    # 6 groups start in 10 s each, then 90 x 30k frames at 10k a second.
-    assert "time  about 5 min 30 s" in shown
-    # 90 x 1 MB, and 2.7M frames of 10 bytes.
-    assert "disk  about 117 MB" in shown
+    assert "94 runs of 32 variants, 2 games and 2 seeds, 30k frames each" in shown
+    # 7 groups start in 10 s each, then 94 x 30k frames at 10k a second.
+    assert "time  about 5 min 52 s" in shown
+    # 94 x 1 MB, and 2.82M frames of 10 bytes.
+    assert "disk  about 122 MB" in shown
     assert not (tmp_path / "study").exists()
