@@ -1,13 +1,16 @@
 """The paper's claims, and the rules by which each is judged from records.
 
 assets/texts.toml states each claim and its rule in words. A rule compares *cells*: the
-finished runs of one variant on one game, two seeds at least, which differ in nothing but
-the seed. Two cells are compared only if they share game, budget and settings, so that no
-scale between games is needed. What is compared with what follows from the paper's names
+finished runs of one variant on one game, three seeds at least, which differ in nothing
+but the seed. Two cells are compared only if they share game, budget and settings, so that
+no scale between games is needed. What is compared with what follows from the paper's names
 (`figures.pairs`). Scores are final performances: mean return over the last 10% of training.
 
-"Not supported" says that these runs did not pass the rule; only where a verdict says that
-the data point the other way do they speak against the claim.
+No claim rests on agents that learned nothing (`statistics.has_learned`): a comparison of
+scores is left out if neither side learned, and behaviour counts only where the agent
+learned, each by the majority of its seeds. A single failed run stays in, as to leave it
+out would favour variants that fail often. "Cannot tell" is the verdict where games or
+seeds are too few; "not supported" says that there were enough and the rule was not passed.
 """
 
 import itertools
@@ -42,14 +45,21 @@ from sidequest.figures.pairs import (
     same_as,
     uniform_partner,
 )
-from sidequest.figures.statistics import Interval, bootstrap, improvement
+from sidequest.figures.statistics import (
+    FEWEST_SEEDS,
+    Interval,
+    bootstrap,
+    improvement,
+    seeds_needed,
+)
 from sidequest.switching.variants import Amount, Variant, parse
 
-_State: TypeAlias = Literal["supported", "not supported", "not enough data"]
-STATES: tuple[_State, ...] = ("supported", "not supported", "not enough data")
+_State: TypeAlias = Literal["supported", "contradicted", "not supported", "cannot tell"]
+STATES: tuple[_State, ...] = ("supported", "contradicted", "not supported", "cannot tell")
 
 _SEED = 0  # of the bootstrap: the same records give the same page
-_SEEDS_NEEDED = 2
+TELL = {games: seeds_needed(games) for games in (1, 2, 5, 8)}
+"""Seeds of each variant that tell a probability of improvement of 0.65 from one half."""
 EQUIVALENT = (0.25, 0.75)  # how often a run may win where two variants count as the same
 SETTINGS_NEEDED = 3
 SIMILAR_P = 0.05  # two variants explore the same amount
@@ -125,6 +135,11 @@ class Cell(NamedTuple):
     def mean(self, column: str) -> float:
         return float(self.column(column).mean())
 
+    @property
+    def learned(self) -> bool:
+        """Whether most seeds learned; those of a game without a known bound count."""
+        return 2 * self.runs["learned"].fill_null(True).sum() > len(self.runs)
+
 
 class Match(NamedTuple):
     """A cell and the one that it is held against."""
@@ -139,6 +154,10 @@ class Match(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.first.label} over {self.second.label}, {self.game}"
+
+    @property
+    def learned(self) -> bool:
+        return self.first.learned or self.second.learned
 
     @property
     def means(self) -> tuple[str, str]:
@@ -157,7 +176,10 @@ class Match(NamedTuple):
 
 
 def judged_cells(runs: pl.DataFrame, *tables: str) -> list[Cell]:
-    """Returns cells that a claim may rest on: two finished seeds, with these tables."""
+    """Returns cells that a claim may rest on: finished seeds enough, with these tables.
+
+    Cells of agents that learned nothing are among them only if scores are asked for.
+    """
     sound = runs.filter(
         "finished", pl.col("mode").is_not_null(), *(pl.col(one) > 0 for one in tables)
     )
@@ -167,19 +189,21 @@ def judged_cells(runs: pl.DataFrame, *tables: str) -> list[Cell]:
     kind = ("label", "variant", "game", "budget", "settings")
     for (label, name, *place), own in sound.group_by(*kind, maintain_order=True):
         variant = read_variant(name)
-        if variant is not None and own["seed"].n_unique() >= _SEEDS_NEEDED:
-            cells.append(Cell(label, variant, (*place,), own))
+        cell = Cell(label, variant, (*place,), own) if variant else None
+        if cell and own["seed"].n_unique() >= FEWEST_SEEDS:
+            cells += [cell] if cell.learned or "evaluations" in tables else []
     return cells
 
 
 def match(cells: Sequence[Cell], partner: Partner) -> list[Match]:
     """Returns each cell with its partner's cell of the same game, budget and settings."""
     known = {(cell.variant, cell.place): cell for cell in cells}
-    return [
+    matches = [
         Match(cell, known[other, cell.place])
         for cell in cells
         if (other := partner(cell.variant)) and (other, cell.place) in known
     ]
+    return [one for one in matches if one.learned]
 
 
 def _match_watkins(cells: Sequence[Cell]) -> list[Match]:
@@ -192,7 +216,8 @@ def _match_watkins(cells: Sequence[Cell]) -> list[Match]:
 
     cut = {kind(cell): cell for cell in cells if cell.runs["watkins"][0]}
     uncut = {kind(cell): cell for cell in cells if not cell.runs["watkins"][0]}
-    return [Match(cell, uncut[key]) for key, cell in cut.items() if key in uncut]
+    matches = [Match(cell, uncut[key]) for key, cell in cut.items() if key in uncut]
+    return [one for one in matches if one.learned]
 
 
 def _baselines(mode: str) -> list[str]:
@@ -216,7 +241,7 @@ def _games_of(found: Iterable[Match | _Case]) -> list[str]:
 
 
 def _decide(passed: bool, sentence: str, numbers: _Numbers) -> Verdict:
-    return Verdict(STATES[0] if passed else STATES[1], sentence, numbers)
+    return Verdict("supported" if passed else "not supported", sentence, numbers)
 
 
 def _lacking(found: Iterable[Match | _Case], games: int, numbers: _Numbers) -> Verdict:
@@ -224,7 +249,11 @@ def _lacking(found: Iterable[Match | _Case], games: int, numbers: _Numbers) -> V
     where = listed(_games_of(found))
     have = f"Only {where} has" if where else "No game has"
     needed = f"; the claim needs {games} games" if games > 1 else ""
-    return Verdict(STATES[2], f"{have} finished runs of what this needs{needed}.", numbers)
+    sentence = (
+        f"{have} what this needs, with {FEWEST_SEEDS} finished seeds of each variant that "
+        f"learned{needed}."
+    )
+    return Verdict("cannot tell", sentence, numbers)
 
 
 def _most(
@@ -275,9 +304,10 @@ def _beats(records: Records, name: str, rivals: Mapping[str, Partner]) -> Verdic
             return _lacking(own, 2, numbers)
     better = [rival for rival, chance in chances.items() if chance.low > 0.5]
     worse = [rival for rival, chance in chances.items() if chance.high < 0.5]
+    like = [rival for rival in rivals if rival not in better + worse]
     sides = {
         "clearly better than": better,
-        "not clearly different from": [one for one in rivals if one not in better + worse],
+        "not clearly different from": like,
         "clearly worse than": worse,
     }
     parts = [f"{words} {listed(own)}" for words, own in sides.items() if own]
@@ -285,8 +315,19 @@ def _beats(records: Records, name: str, rivals: Mapping[str, Partner]) -> Verdic
     sentence = f"On {where}, {name} is {'; '.join(parts)}"
     if len(rivals) == 1:
         sentence += f": the probability of improvement is {next(iter(chances.values()))}"
-    sentence += ". The data point the other way." if worse else "."
-    return _decide(len(better) == len(rivals), sentence, numbers)
+    if worse:
+        return Verdict("contradicted", sentence + ".", numbers)
+    for rival in like:
+        own = found[rival]
+        seeds = min(len(cell.runs) for one in own for cell in one)
+        needed = seeds_needed(len(own))
+        if seeds < needed:
+            sentence += (
+                f". These are {count(len(own), 'comparison')} of {seeds} seeds; to tell a "
+                f"probability of 0.65 from 0.5 takes {needed} seeds of each variant."
+            )
+            return Verdict("cannot tell", sentence, numbers)
+    return _decide(not like, sentence + ".", numbers)
 
 
 def _beats_baselines(mode: str) -> Callable[[Records], Verdict]:
@@ -313,10 +354,10 @@ def _no_better(
     games = listed(_games_of(matches))
     sentence = f"On {games} the probability of improvement, {what}, is {chance}."
     if chance.low > 0.5 or (both and chance.high < 0.5):
-        return _decide(False, sentence, numbers)
+        return Verdict("contradicted", sentence, numbers)
     if chance.high < EQUIVALENT[1] and (not both or chance.low > EQUIVALENT[0]):
-        return _decide(True, sentence, numbers)
-    return Verdict(STATES[2], sentence + " The interval is too wide to tell.", numbers)
+        return Verdict("supported", sentence, numbers)
+    return Verdict("cannot tell", sentence + " The interval is too wide.", numbers)
 
 
 def _above(matches: Iterable[Match], column: str, noun: str) -> Iterator[_Case]:
@@ -336,7 +377,7 @@ def _some_variant_gains(records: Records) -> Iterator[_Case]:
         names = _baselines(members[0].variant.mode)
         base = [one for one in members if str(one.variant) in names]
         intra = [one for one in members if one.variant.granularity == "intra"]
-        if len(base) == len(names) and intra:
+        if len(base) == len(names) and intra and any(one.learned for one in members):
             best = max(intra, key=lambda cell: cell.column("score").min())
             rival = max(base, key=lambda cell: cell.column("score").max())
             low, high = best.column("score").min(), rival.column("score").max()
@@ -396,10 +437,11 @@ def _amount_is_not_enough(records: Records) -> Verdict:
         for members in _by_mode_and_place(_partly_exploring(records))
         for first, second in itertools.combinations(members, 2)
         if abs(first.mean("mean_p_X") - second.mean("mean_p_X")) < SIMILAR_P
+        and (first.learned or second.learned)
     ]
     if len(pairs) < PAIRS_NEEDED:
         found = f"{count(len(pairs), 'pair')} of variants had the same p_X on a game"
-        return Verdict(STATES[2], f"{found}; the rule needs {PAIRS_NEEDED}.")
+        return Verdict("cannot tell", f"{found}; the rule needs {PAIRS_NEEDED}.")
     apart = [one.apart() for one in pairs]
     differ = len(pairs) - apart.count(0)
     sizes = [[len(cell.runs) for cell in one] for one in pairs]
@@ -430,7 +472,8 @@ def _best_explore_little(records: Records) -> Iterator[_Case]:
         if max(late) > MUCH and min(late) < LITTLE:
             best = max(members, key=lambda cell: cell.mean("score"))
             p_X, what = best.mean("late_p_X"), f"{best.game}: {best.label}"
-            yield _Case(best.game, what, f"p_X {p_X:.3f}", p_X < LITTLE)
+            if best.learned:
+                yield _Case(best.game, what, f"p_X {p_X:.3f}", p_X < LITTLE)
 
 
 def _bandits_adapt(records: Records, *, counting: bool = False) -> Iterator[_Case]:

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from sidequest.config import recorded
 from sidequest.errors import CorruptFile, VariantError
+from sidequest.figures.statistics import has_learned
 from sidequest.records import RUN_FILE, read_run, read_study, read_table
 from sidequest.switching.variants import Variant, parse
 
@@ -78,6 +79,9 @@ class Records(NamedTuple):
         evaluations, episodes, bandits, traces      number of rows in each table
         score            mean return of the evaluation episodes of the last 10% of training;
                          if none ended so late, of the newest evaluation; null without any
+        scored           number of those episodes
+        learned          whether the score is beyond random play's (`has_learned`); null if
+                         nobody knows what random play scores
         mean_p_X, std_p_X                           over all episodes
         early_Y, late_Y  mean over episodes of the first and of the last 10% of training; Y
                          is p_X, med_X, rmed_X or target_rate
@@ -170,6 +174,8 @@ def make_records(
     empty = select_tables(folder, {}, {})
     measures = pl.concat([empty.measures.clear(), *(one.measures for one in chosen)])
     runs = _describe_runs(furthest.values(), planned).hstack(measures)
+    learned = [has_learned(*row) for row in runs.select("game", "score", "scored").rows()]
+    runs = runs.with_columns(pl.Series("learned", learned, pl.Boolean()))
     there = {one.folder for one in (*found, *left_out)}
     return Records(
         name=plan.get("name", folder.resolve().name),
@@ -243,6 +249,7 @@ def _measure(tables: Mapping[str, pl.DataFrame], end: int) -> pl.DataFrame:
         *(pl.lit(size, pl.Int64()).alias(name) for name, size in sizes.items()),
         pl.lit(end, pl.Int64()).alias("frames_done"),
         pl.lit(counted["return"].mean(), _NUMBER).alias("score"),
+        pl.lit(len(counted), pl.Int64()).alias("scored"),
         *means,
         mean_p_X=p_X.mean(),
         std_p_X=p_X.std(ddof=0),

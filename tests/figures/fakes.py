@@ -22,7 +22,7 @@ class Fake(NamedTuple):
 
     variant: str
     game: str = "a"
-    scores: Sequence[float] = (1.0, 2.0)
+    scores: Sequence[float] = (1.0, 2.0, 3.0)
     """Final performance, seed by seed."""
     p: tuple[float, float] = (0.1, 0.1)
     """p_X of the first and of the last episode; on a line between."""

@@ -191,7 +191,11 @@ def test_a_tenth_is_exact(tmp_path, end):
 
 
 def test_recorded_episodes_are_read_when_they_are_asked_for(tmp_path):
-    records = make_records(tmp_path, Fake(INFORMED, modes="GGXGGXGGGGXX"), Fake(STEP))
+    records = make_records(
+        tmp_path,
+        Fake(INFORMED, scores=(1.0, 2.0), modes="GGXGGXGGGGXX"),
+        Fake(STEP, scores=(1.0, 2.0)),
+    )
     assert records.runs["traces"].to_list() == [10, 10, 0, 0]
     assert records.traces.select("run", "length", "explored").row(0) == (0, 12, 4)
     rows = of_runs(records.traces, records.runs, "seed").filter(pl.col("row") == 3)

@@ -78,7 +78,7 @@ def test_every_claim_is_there_with_rule_and_verdict(page):
         assert claim.rule in page.text
     states = [value for _, name, value in page.attributes if name == "data-state"]
     assert len(states) == len(CLAIMS)
-    assert {"supported", "not enough data"} <= set(states)
+    assert {"cannot tell"} <= set(states)
 
 
 def test_figures_are_inside_with_what_to_look_for(page):
@@ -151,10 +151,10 @@ def test_a_study_with_nothing_in_it_yet(tmp_path, planned):
         write_json(tmp_path / "study.json", plan)
     page = Page(report.write_report(read_records(tmp_path), []).read_text())
     assert "No run has been started yet." in page.text
-    assert ("2 runs planned." in page.text) == planned
+    assert ("3 runs planned." in page.text) == planned
     assert "No whole episode has been recorded yet." in page.text
     states = {value for _, name, value in page.attributes if name == "data-state"}
-    assert states == {"not enough data"}
+    assert states == {"cannot tell"}
 
 
 def test_a_run_that_has_only_begun(tmp_path):

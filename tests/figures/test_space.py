@@ -4,7 +4,7 @@ import numpy as np
 
 from sidequest.figures.space import explore_space, explore_space_all
 from tests.figures.made_up import EPISODES, GAMES, Cell, late_p_of
-from tests.figures.seen import legend_of, notes_of, panels_of
+from tests.figures.seen import legend_of, panels_of
 
 ADAPTIVE, FIXED = "XU-intra(=,informed,p*,G)", "XU-intra(10,blind,100,G)"
 
@@ -42,7 +42,6 @@ def test_squares_are_the_first_tenth_and_crosses_the_last(study_of):
     assert [tick.get_text() for tick in scores.get_xticklabels()] == ["A", "B"]
     dots = marks(scores, "o")
     np.testing.assert_allclose(dots, [(0, 3.0), (1, 5.0)])
-    assert "One seed each" in notes_of(figure)
 
 
 def test_scores_span_the_seeds(study_of):

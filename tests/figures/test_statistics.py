@@ -1,6 +1,7 @@
 """Statistics against SciPy, and by hand."""
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -14,12 +15,14 @@ from sidequest.figures.statistics import (
     bootstrap,
     capped_mean_over_games,
     choose_scale,
+    has_learned,
     improvement,
     interquartile_mean,
     iqm_of_runs,
     mean_over_games,
     median_over_games,
     resample,
+    seeds_needed,
 )
 
 
@@ -170,3 +173,32 @@ def test_reference_scores_are_of_games_that_there_are():
     for game, known in KNOWN.items():
         check(game)
         assert known.possible is None or known.possible > known.random
+
+
+def test_so_many_seeds_tell_an_improvement_from_none(rng):
+    """By simulation: normal scores of which one beats the other with probability 0.65."""
+    assert [seeds_needed(games) for games in (1, 2, 5)] == [59, 30, 12]
+    distance, told = 2**0.5 * NormalDist().inv_cdf(0.65), 0
+    for _ in range(200):
+        x, y = rng.normal(size=(2, 5, seeds_needed(5)))
+        low, _ = band(rng, improvement, [*(x + distance)], [*y], resamples=200)
+        told += low > 0.5
+    assert 0.7 < told / 200 < 0.9
+
+
+@pytest.mark.parametrize(
+    "game, score, episodes, learned",
+    [
+        ("classic:cartpole", 9.5, 10, False),  # a pole that falls at once
+        ("classic:cartpole", 46.0, 10, False),  # 22.23 + 5% of the way to 500 is 46.12
+        ("classic:cartpole", 46.2, 10, True),
+        ("classic:cartpole", 46.2, 1, False),  # 22.23 + 2.326 * 11.8 is 49.7
+        ("minatar:breakout", 0.9, 10, False),  # 0.411 + 2.326 * 0.671 / sqrt(10) is 0.905
+        ("minatar:breakout", 0.91, 10, True),
+        ("pong", -20.0, 10, True),  # only the mean is known
+        ("mine:corridor", 1.0, 10, None),
+        ("pong", None, 0, None),
+    ],
+)
+def test_what_counts_as_having_learned(game, score, episodes, learned):
+    assert has_learned(game, score, episodes) is learned

@@ -55,7 +55,6 @@ def test_variants_that_lack_a_game_are_left_out_and_named(study_of):
     figure = plot.figure
     assert set(rows(figure.axes[0])[0]) == {STEP, "XU-episode-level-*"}
     assert f"as they lack a game: {INTRA}" in notes_of(figure)
-    assert "One seed each" in notes_of(figure)
     assert "The intervals of 0 of 1 others" in plot.caption  # one seed has no interval
 
 
