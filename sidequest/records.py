@@ -17,6 +17,10 @@ what each column means. A study's folder holds the folders of its runs and
     failures.json    runs that failed at the last start, each with a one-line reason
     failures.txt     the same with tracebacks
 
+No parser sees a byte that was not written here: run.json holds the digest of every file of
+a finished run, digests.json that of every table that grows, and each JSON file its own.
+Records of a version that took no digests are read unchecked; `has_digests` tells.
+
 Nothing here needs JAX.
 """
 
@@ -32,10 +36,11 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sidequest.errors import (
+    CannotWrite,
     CorruptFile,
     OtherRun,
     RunExists,
@@ -50,14 +55,42 @@ TABLES = ("episodes", "evaluations", "learning", "bandits", "traces")
 IDENTITY = ("variant", "game", "seed")
 """The first columns of every table: the run that a row belongs to."""
 RUN_FILE = "run.json"
+DIGESTS_FILE = "digests.json"
 STUDY_FILE = "study.json"
 FAILURES_FILE = "failures.json"
 TRACEBACKS_FILE = "failures.txt"
 _LIBRARIES = (
     *("sidequest", "jax", "jaxlib", "equinox", "optax", "numpy", "ale-py", "gymnax"),
 )
-_PLANNED = {"id", "variant", "game", "seed", "folder"}
-"""What a plan says of every run."""
+
+
+class Digest(NamedTuple):
+    """What is known of the first bytes of a file, or of all of them."""
+
+    size: int
+    sha256: str
+
+
+class _Lines:
+    """A table that grows, with the digest of what it holds."""
+
+    def __init__(self, path: Path, size: int = 0):
+        """Opens a table and cuts it back to its first `size` bytes."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        self.file = os.fdopen(os.open(path, flags, 0o644), "r+b")
+        self.file.truncate(size)
+        self._hash, self._size = hashlib.file_digest(self.file, "sha256"), size
+        self.file.seek(size)
+
+    def append(self, data: bytes) -> None:
+        self.file.write(data)
+        self.file.flush()
+        self._hash.update(data)
+        self._size += len(data)
+
+    @property
+    def digest(self) -> Digest:
+        return Digest(self._size, self._hash.hexdigest())
 
 
 class Recorder:
@@ -65,100 +98,116 @@ class Recorder:
 
     def __init__(self, folder: Path, run: Mapping[str, Any]):
         refuse_existing(folder)
-        self._open(folder, run)
-        self._write_run_file()
+        self._open(folder, {**run, "digests": {}, "finished": None}, {})
 
-    def _open(self, folder: Path, run: Mapping[str, Any]) -> None:
-        self.folder = folder
-        self.run = dict(run)
+    def _open(
+        self, folder: Path, run: dict[str, Any], digests: Mapping[str, Digest]
+    ) -> None:
+        self.folder, self.run = folder, run
         self._identity = {name: run[name] for name in IDENTITY}
-        self._files: dict[str, io.TextIOBase] = {}
+        self._tables: dict[str, _Lines] = {}
+        with _writing(folder / RUN_FILE):
+            folder.mkdir(parents=True, exist_ok=True)
+            for table in TABLES:
+                path = folder / f"{table}.jsonl"
+                if os.path.lexists(path):
+                    size = digests[table].size if table in digests else 0
+                    self._tables[table] = _Lines(path, size)
+            self.flush()
+            write_json(folder / RUN_FILE, run)
 
     @classmethod
     def resume(
-        cls, folder: Path, sizes: Mapping[str, int], note: Mapping[str, Any] | None
+        cls, folder: Path, digests: Mapping[str, Digest], note: Mapping[str, Any] | None
     ) -> "Recorder":
-        """Opens the tables of an interrupted run, cut back to the sizes of a checkpoint.
+        """Opens the tables of an interrupted run, cut back to those of a checkpoint.
 
         Args:
-            sizes: Bytes of each table; 0 for those not named.
+            digests: Of each table at the checkpoint; those not named are emptied.
             note: Added to the list `resumed` of run.json; None if nothing was played yet.
         """
-        recorder = cls.__new__(cls)
-        run = read_run(folder)
-        recorder._open(folder, run)
-        try:
-            for table in TABLES:
-                # Left by a run that was killed while finishing; the lines are still there.
-                (folder / f"{table}.parquet").unlink(missing_ok=True)
-                path = folder / f"{table}.jsonl"
-                if path.exists():
-                    os.truncate(path, sizes.get(table, 0))
-        except OSError as error:
-            raise cannot_write(folder / RUN_FILE, error) from error
+        recorder, run = cls.__new__(cls), read_run(folder) | {"digests": {}}
         if note is not None:
-            recorder.run["resumed"] = [*run.get("resumed", []), dict(note)]
-        recorder._write_run_file()
+            run["resumed"] = [*run.get("resumed", []), dict(note)]
+        # Left by a run that was killed while finishing, or while writing a file.
+        for left in [*folder.glob("*.parquet"), *folder.glob(".[0-9]*-*")]:
+            with _writing(left):
+                left.unlink()
+        recorder._open(folder, run, digests)
         return recorder
 
     def write(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Appends rows; after the call they are with the operating system."""
+        """Appends rows; readers see them after `flush`."""
         if table not in TABLES:
             raise ValueError(f"no table {table!r}; there are {TABLES}")
         lines = "".join(
             json.dumps({**self._identity, **plain(row)}, allow_nan=False) + "\n"
             for row in rows
         )
-        if not lines:
-            return
         path = self.folder / f"{table}.jsonl"
-        try:
-            if table not in self._files:
-                self._files[table] = path.open("a", encoding="utf-8")
-            self._files[table].write(lines)
-            self._files[table].flush()
-        except OSError as error:
-            raise cannot_write(path, error) from error
+        with _writing(path):
+            if lines and table not in self._tables:
+                self._tables[table] = _Lines(path)
+            if lines:
+                self._tables[table].append(lines.encode())
 
-    def sizes(self) -> dict[str, int]:
-        """Syncs every table to disk and returns its size in bytes."""
-        for file in self._files.values():
-            os.fsync(file.fileno())
-        paths = {table: self.folder / f"{table}.jsonl" for table in TABLES}
-        return {
-            table: path.stat().st_size for table, path in paths.items() if path.exists()
-        }
+    def flush(self) -> None:
+        """Notes the digest of each table so far."""
+        digests = {name: lines.digest._asdict() for name, lines in self._tables.items()}
+        with _writing(self.folder / DIGESTS_FILE):
+            write_json(self.folder / DIGESTS_FILE, digests, sync=False)
 
-    def finish(self, **outcome: Any) -> None:
-        """Turns the tables into Parquet and notes in run.json that the run is complete."""
+    def sync(self) -> dict[str, Digest]:
+        """Returns the digest of each table when all of it is on disk."""
+        for lines in self._tables.values():
+            os.fsync(lines.file.fileno())
+        return {table: lines.digest for table, lines in self._tables.items()}
+
+    def finish(self, *files: str, **outcome: Any) -> None:
+        """Turns the tables into Parquet and notes in run.json that the run is complete.
+
+        Args:
+            files: Names of other files that belong to the finished run.
+            outcome: What else run.json is to say.
+        """
+        lines = [self.folder / f"{table}.jsonl" for table in self._tables]
         self.close()
-        lines = [self.folder / f"{table}.jsonl" for table in TABLES]
-        lines = [path for path in lines if path.exists()]
-        try:
+        with _writing(self.folder / RUN_FILE):
             for path in lines:
-                part = path.with_suffix(".parquet.part")
-                _read_lines(path).write_parquet(part)
-                os.replace(part, path.with_suffix(".parquet"))
-        except OSError as error:
-            raise cannot_write(self.folder / RUN_FILE, error) from error
-        self.run |= {"finished": now(), **outcome}
-        self._write_run_file()
-        for path in lines:  # not before: until here the run could still be resumed
-            path.unlink()
-
-    def _write_run_file(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            content = {**self.run, "finished": self.run.get("finished")}
-            write_json(self.folder / RUN_FILE, content)
-        except OSError as error:
-            raise cannot_write(self.folder / RUN_FILE, error) from error
+                table = read_table(self.folder, path.stem, run=self.run)
+                if len(table):
+                    content = io.BytesIO()
+                    table.write_parquet(content)
+                    files = (*files, f"{path.stem}.parquet")
+                    write_synced(self.folder / files[-1], content.getvalue())
+            digests = {name: take_digest(self.folder / name)._asdict() for name in files}
+            sync_folder(self.folder)
+            self.run |= {"finished": now(), "digests": digests, **outcome}
+            write_json(self.folder / RUN_FILE, self.run)
+            sync_folder(self.folder)
+            # Not before: until here the run could still be resumed.
+            for path in [*lines, self.folder / DIGESTS_FILE]:
+                path.unlink()
 
     def close(self) -> None:
-        for file in self._files.values():
-            with contextlib.suppress(OSError):  # `write` has raised what did not fit
-                file.close()
-        self._files.clear()
+        """Closes the tables."""
+        if self._tables:
+            # `write` has raised what did not fit on the disk.
+            with contextlib.suppress(CannotWrite):
+                self.flush()
+            for lines in self._tables.values():
+                with contextlib.suppress(OSError):
+                    lines.file.close()
+            self._tables.clear()
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turns errors of the file system into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def refuse_existing(folder: Path) -> None:
@@ -174,39 +223,84 @@ def refuse_existing(folder: Path) -> None:
 
 
 def read_table(
-    folder: Path | str, table: str, columns: Collection[str] | None = None
+    folder: Path | str,
+    table: str,
+    columns: Collection[str] | None = None,
+    run: Mapping[str, Any] | None = None,
 ) -> "polars.DataFrame":
-    """Reads a table of a run, finished or not; an unfinished last line is left out.
+    """Reads a table of a run, finished or not; one that was never written is empty.
 
     Args:
         columns: The columns to read of those that the table has; by default all.
+        run: What `read_run` returned, if it is known already.
 
     Raises:
-        CorruptFile: If its file cannot be read.
+        CorruptFile: If its file is not what was written.
     """
     import polars
 
-    finished, growing = (Path(folder) / f"{table}.{kind}" for kind in ("parquet", "jsonl"))
-    path = finished if finished.exists() else growing
-    with _corrupt(path, "move the folder of this run away, and run it again"):
-        if not finished.exists():
-            return _read_lines(growing) if growing.exists() else polars.DataFrame()
+    folder = Path(folder)
+    run = read_run(folder) if run is None else run
+    name = f"{table}.parquet" if run.get("finished") else f"{table}.jsonl"
+    try:
+        data = read_file(folder, name, run)
+    except CorruptFile:
+        if run.get("finished") or not (now_finished := read_run(folder)).get("finished"):
+            raise
+        return read_table(folder, table, columns, now_finished)  # a moment ago
+    with _explain(folder / name):
+        if not data:
+            return polars.DataFrame()
+        if name.endswith(".jsonl"):
+            return polars.read_ndjson(io.BytesIO(data), infer_schema_length=None)
         if columns is not None:
-            columns = [
-                one for one in polars.read_parquet_schema(finished) if one in columns
-            ]
-        return polars.read_parquet(finished, columns=columns)
+            there = polars.read_parquet_schema(io.BytesIO(data))
+            columns = [one for one in there if one in columns]
+        return polars.read_parquet(io.BytesIO(data), columns=columns)
 
 
-def _read_lines(path: Path) -> "polars.DataFrame":
-    """Reads a table of JSON lines; an unfinished last line is left out."""
-    import polars
+def read_file(folder: Path, name: str, run: Mapping[str, Any]) -> bytes:
+    """Returns the bytes of a run's file if they are those that were written.
 
-    whole = path.read_bytes()
-    whole = whole[: whole.rfind(b"\n") + 1]
-    if not whole:
-        return polars.DataFrame()
-    return polars.read_ndjson(io.BytesIO(whole), infer_schema_length=None)
+    A file that the run does not have is empty. Of a table that grows, what was written
+    since its digest was taken is left out.
+
+    Raises:
+        CorruptFile: If they are others.
+    """
+    path = folder / name
+    with _explain(path):
+        if not has_digests(run):
+            data = path.read_bytes() if path.exists() else b""
+            return data[: data.rfind(b"\n") + 1] if name.endswith(".jsonl") else data
+        if run.get("finished"):
+            known = run["digests"].get(name)
+        else:
+            known = _read_json(folder / DIGESTS_FILE, _DIGESTS).get(Path(name).stem)
+        if known is None:
+            return b""
+        digest, more = Digest(**known), 0 if name.endswith(".jsonl") else 1
+        with path.open("rb") as file:
+            data = file.read(digest.size + more)
+        if Digest(len(data), hashlib.sha256(data).hexdigest()) != digest:
+            raise ValueError("it does not have the digest that it was written with")
+        return data
+
+
+def has_digests(run: Mapping[str, Any]) -> bool:
+    """Returns whether the files of a run can be checked; those of a former version cannot.
+
+    Args:
+        run: What `read_run` returned.
+    """
+    return "digests" in run
+
+
+def take_digest(path: Path, size: int = -1) -> Digest:
+    """Returns the digest of a file, or of its first bytes as far as they are there."""
+    with path.open("rb") as file:
+        data = file.read(size)
+    return Digest(len(data), hashlib.sha256(data).hexdigest())
 
 
 def read_run(folder: Path | str) -> dict[str, Any]:
@@ -214,50 +308,45 @@ def read_run(folder: Path | str) -> dict[str, Any]:
 
     Raises:
         OtherRun: If there is none.
-        CorruptFile: If it cannot be read.
+        CorruptFile: If it is not what was written, or describes no run.
     """
     path = Path(folder) / RUN_FILE
-    with _corrupt(path, "move this folder away"):
-        run = _read_object(path)
-    if run is None:
+    if not os.path.lexists(path):
         raise OtherRun(f"{folder} holds no run: there is no {RUN_FILE} in it")
-    return run
+    return _read_json(path, _RUN)
 
 
 def read_study(folder: Path) -> dict[str, Any]:
     """Reads study.json; returns an empty plan if there is none.
 
     Raises:
-        CorruptFile: If it cannot be read.
+        CorruptFile: If it is not what was written, or describes no study.
     """
-    with _corrupt(folder / STUDY_FILE, _REWRITTEN):
-        plan = _read_object(folder / STUDY_FILE) or {}
-        for run in plan.get("runs", []):
-            if not (_PLANNED <= run.keys() and isinstance(run["id"], str)):
-                raise ValueError
-    return plan
+    path = folder / STUDY_FILE
+    return _read_json(path, _STUDY, _REWRITTEN) if os.path.lexists(path) else {}
 
 
 def read_failures(folder: Path) -> dict[str, str]:
     """Returns why runs failed when the study was last started, by their ids.
 
     Raises:
-        CorruptFile: If failures.json cannot be read.
+        CorruptFile: If failures.json is not what was written.
     """
-    with _corrupt(folder / FAILURES_FILE, _REWRITTEN):
-        return _read_object(folder / FAILURES_FILE) or {}
+    path = folder / FAILURES_FILE
+    return _read_json(path, {"*": _TEXT}, _REWRITTEN) if os.path.lexists(path) else {}
 
 
 def write_failures(folder: Path, reasons: Mapping[str, str], traces: Iterable[str]) -> None:
     """Replaces what the last start of a study noted about runs that failed."""
-    replace_json(folder / FAILURES_FILE, reasons)
+    write_json(folder / FAILURES_FILE, reasons)
     traces = list(traces)
     if traces:
-        (folder / TRACEBACKS_FILE).write_text("\n".join(traces), encoding="utf-8")
+        write_synced(folder / TRACEBACKS_FILE, "\n".join(traces).encode())
     else:
         (folder / TRACEBACKS_FILE).unlink(missing_ok=True)
 
 
+_MOVED = "move the folder of this run away, and run it again"
 _REWRITTEN = (
     "move this file away, and the same command writes it again: runs that have finished "
     "are not repeated"
@@ -265,63 +354,140 @@ _REWRITTEN = (
 
 
 @contextlib.contextmanager
-def _corrupt(path: Path, advice: str) -> Iterator[None]:
+def _explain(path: Path, advice: str = _MOVED) -> Iterator[None]:
     """Turns whatever is wrong with a file into one sentence."""
     try:
         yield
-    except Exception as error:
-        # Polars is loaded only where a table is read.
-        if isinstance(error, OSError | ValueError | TypeError | AttributeError) or (
-            type(error).__module__.startswith("polars")
-        ):
-            raise CorruptFile(f"{path} cannot be read; {advice}") from None
-        raise
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        reason = str(reason).partition("\n")[0]
+        raise CorruptFile(f"{path} cannot be read: {reason}; {advice}") from None
+    except BaseException as error:
+        # Polars is loaded only where a table is read; what it panics with is no Exception.
+        if type(error).__module__.partition(".")[0] not in ("polars", "pyo3_runtime"):
+            raise
+        raise CorruptFile(f"{path} cannot be read: it is no table; {advice}") from None
 
 
-def _read_object(path: Path) -> dict[str, Any] | None:
-    """Reads a JSON object; returns None if there is no such file."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    if not isinstance(content, dict):
-        raise ValueError
-    return content
+# The forms of JSON files. A key that may be missing ends in "?", "*" stands for any key.
+_TEXT, _FLAG = (str,), (bool,)
+_COUNT, _NUMBER, _ANY = (
+    (int,),
+    (int, float),
+    (str, int, float, bool, list, dict, type(None)),
+)
+_MAYBE_TEXT, _MAYBE_COUNT = (str, type(None)), (int, type(None))
+_SETTINGS = {"*": _ANY}
+_DIGESTS = {"*": {"size": _COUNT, "sha256": _TEXT}}
+_CHECKPOINTS = {"every": _MAYBE_COUNT, "replay": _FLAG}
+_RUN: dict[str, Any] = {
+    **{"variant": _TEXT, "game": _TEXT, "seed": _COUNT, "frames?": _COUNT},
+    **{"config?": {"*": _SETTINGS}, "pace?": {"*": _COUNT}, "memory?": _MAYBE_COUNT},
+    **{"checkpoints?": _CHECKPOINTS, "saving?": _CHECKPOINTS, "sharded?": _FLAG},
+    **{"device?": _TEXT, "versions?": {"*": _TEXT}, "python?": _TEXT, "cores?": _COUNT},
+    **{"platform?": _TEXT, "revision?": _MAYBE_TEXT, "command?": _TEXT, "started?": _TEXT},
+    "resumed?": [{"frames": _COUNT, "time": _TEXT, "command": _TEXT, "changed": _SETTINGS}],
+    **{"finished?": _MAYBE_TEXT, "seconds?": _NUMBER, "frames_done?": _COUNT},
+    "digests?": _DIGESTS,
+}
+_STUDY: dict[str, Any] = {
+    **{"name?": _TEXT, "title?": _TEXT, "started?": _TEXT, "command?": _TEXT},
+    **{"preset?": _TEXT, "settings?": _SETTINGS},
+    "runs": [
+        {
+            **{"id": _TEXT, "variant": _TEXT, "game": _TEXT, "seed": _COUNT},
+            **{"frames?": _COUNT, "folder": "path", "settings?": _SETTINGS},
+        }
+    ],
+}
 
 
-def seal(content: Mapping[str, Any]) -> bytes:
+def _check_form(value: Any, form: Any, name: str) -> None:
+    """Raises `ValueError` unless a value that was read from JSON has this form."""
+    if isinstance(form, dict):
+        _check_form(value, (dict,), name)
+        for key, item in value.items():
+            own = form.get(key, form.get(f"{key}?", form.get("*")))
+            if own is None:
+                raise ValueError(f"it has the unknown key {key!r}")
+            _check_form(item, own, f"{name}.{key}" if name else key)
+        for key in form.keys() - value.keys():
+            if key[-1] not in "?*":
+                raise ValueError(f"it lacks {f'{name}.' if name else ''}{key}")
+    elif isinstance(form, list):
+        _check_form(value, (list,), name)
+        for item in value:
+            _check_form(item, form[0], f"{name}[]")
+    elif form == "path":  # inside the folder that says so
+        _check_form(value, _TEXT, name)
+        if PurePosixPath(value).is_absolute() or ".." in PurePosixPath(value).parts:
+            raise ValueError(f"{name} is {value!r}, which leads elsewhere")
+    elif type(value) not in form or (type(value) is int and abs(value) >= 2**63):
+        raise ValueError(f"{name or 'it'} is {f'{value!r:.40}'}")
+
+
+def _read_json(path: Path, form: Any, advice: str = _MOVED) -> dict[str, Any]:
+    """Reads a JSON object of this form.
+
+    Raises:
+        CorruptFile: If it has another form, or another digest than it was written with.
+    """
+    with _explain(path, advice):
+        content = json.loads(path.read_bytes())
+        _check_form(content, (dict,), "")
+        # Files of a former version have no digest; a run with others has its own.
+        if "sha256" in content or has_digests(content):
+            content = unseal(content)
+        _check_form(content, form, "")
+        return content
+
+
+def seal(content: Mapping[str, Any], indent: int | None = 2) -> bytes:
     """Returns a JSON object's text, with a digest of its content under `sha256`."""
     content = plain(content)
-    return (json.dumps({**content, "sha256": _digest(content)}) + "\n").encode()
+    sealed = {**content, "sha256": _hash_content(content)}
+    return (json.dumps(sealed, indent=indent) + "\n").encode()
 
 
-def unseal(text: bytes) -> dict[str, Any]:
-    """Reads what `seal` wrote; raises `ValueError` if its digest is another."""
-    content = json.loads(text)
-    if content.pop("sha256", None) != _digest(content):
+def unseal(sealed: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what `seal` was given; raises `ValueError` if its digest is another."""
+    content = {key: value for key, value in sealed.items() if key != "sha256"}
+    if sealed.get("sha256") != _hash_content(content):
         raise ValueError("it does not have the digest that it was written with")
     return content
 
 
-def _digest(content: Mapping[str, Any]) -> str:
+def _hash_content(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes a JSON file to a temporary name and renames it: it is never half there."""
-    part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(plain(content), indent=2) + "\n")
+def write_json(path: Path, content: Mapping[str, Any], sync: bool = True) -> None:
+    """Replaces a JSON file; it is never half there."""
+    write_synced(path, seal(content), sync)
+
+
+def write_synced(path: Path, data: bytes, sync: bool = True) -> None:
+    """Replaces a file: writes to a name that no other process uses, syncs, and renames.
+
+    No link is followed: what a link leads to stays as it is.
+    """
+    part = path.with_name(f".{os.getpid()}-{path.name}")
+    part.unlink(missing_ok=True)
+    with part.open("xb") as file:
+        file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        if sync:
+            os.fsync(file.fileno())
     os.replace(part, path)
 
 
-def replace_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes like `write_json`, safely also while another process writes the same file."""
-    own = path.with_name(f".{os.getpid()}-{path.name}")
-    write_json(own, content)
-    os.replace(own, path)
+def sync_folder(path: Path) -> None:
+    """Returns when the names in a folder are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def describe_machine() -> dict[str, Any]:

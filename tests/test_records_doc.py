@@ -30,6 +30,7 @@ PLACEHOLDERS = {
     "HEAD": "extrinsic|intrinsic|short|twin",
     "SECTION.SETTING": r"\w+\.\w+",
     "LIBRARY": r"[\w-]+",
+    "FILE": r"\w+\.(parquet|npz)",
     "ID": ".+",
 }
 TYPES = {

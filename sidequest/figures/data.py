@@ -141,7 +141,7 @@ def read_records(folder: Path) -> Records:
             info = read_run(path)
             if {"variant", "game", "seed"} <= info.keys():  # else not a run of ours
                 tables = {
-                    name: read_table(path, name, columns=["frames", *columns])
+                    name: read_table(path, name, ["frames", *columns], info)
                     for name, columns in _COLUMNS.items()
                 }
                 found.append(select_tables(path, info, tables))
@@ -429,7 +429,8 @@ def read_traces(records: Records, rows: pl.DataFrame, *columns: str) -> pl.DataF
         rows.clear().with_columns(pl.lit(None, types[one]).alias(one) for one in types)
     ]
     for own in rows.partition_by("run", maintain_order=True):
-        whole = read_table(folders[own["run"][0]], "traces", columns=columns)
+        run = own["run"][0]
+        whole = read_table(folders[run], "traces", columns, records.infos[run])
         parts.append(own.hstack(_with_types(whole, types)[own["row"]]))
     return pl.concat(parts)
 

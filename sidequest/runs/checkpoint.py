@@ -10,6 +10,8 @@ unpickled. Random keys are stored as the integers that they are made of.
 """
 
 import contextlib
+import errno
+import io
 import json
 import math
 import os
@@ -28,7 +30,14 @@ import numpy as np
 from numpy.lib import format as npy
 
 from sidequest.errors import CannotWrite, NoCheckpoint, cannot_write, resume_command
-from sidequest.records import seal, unseal
+from sidequest.records import (
+    Digest,
+    seal,
+    sync_folder,
+    take_digest,
+    unseal,
+    write_synced,
+)
 from sidequest.runs.arrays import Damaged, Piece, read_arrays, verify, write_arrays
 from sidequest.runs.build import is_key
 from sidequest.runs.display import Display
@@ -66,8 +75,8 @@ class Snapshot(NamedTuple):
     """Frames so far."""
     host: Mapping[str, Any]
     """Counters of the host, as JSON."""
-    records: Mapping[str, int]
-    """Size of each table in bytes."""
+    records: Mapping[str, Digest]
+    """Digest of each table."""
     state: Any
     """Trees of arrays by name, of NumPy or of the device. `replay` may be left out."""
 
@@ -94,7 +103,7 @@ class _Manifest(NamedTuple):
     run: dict[str, Any]
     frames: int
     host: dict[str, Any]
-    records: dict[str, int]
+    records: dict[str, Digest]
     leaves: dict[str, tuple[int, tuple[int, ...], str]]
     """Path in the tree -> number, shape and dtype of an array."""
     pieces: list[Piece]
@@ -152,13 +161,17 @@ def newest(
     return None
 
 
-def _compare_records(folder: Path, records: Mapping[str, int]) -> None:
+def _compare_records(folder: Path, records: Mapping[str, Digest]) -> None:
     """Raises `Damaged` unless all rows are there that the checkpoint was written with."""
-    for table, size in records.items():
+    for table, digest in records.items():
         path = folder / f"{table}.jsonl"
-        found = path.stat().st_size if path.exists() else 0
-        if found < size:
-            raise Damaged(f"{path.name} was cut short: {found} bytes are left of {size}")
+        found = take_digest(path, digest.size) if path.exists() else Digest(0, "")
+        if found.size < digest.size:
+            raise Damaged(
+                f"{path.name} was cut short: {found.size} bytes are left of {digest.size}"
+            )
+        if found != digest:
+            raise Damaged(f"{path.name} does not have the digest that it was written with")
 
 
 def listed(folder: Path) -> list[Path]:
@@ -176,16 +189,18 @@ def read_manifest(path: Path) -> _Manifest:
         if (path / MANIFEST).stat().st_size > _LARGEST:
             raise Damaged(f"{MANIFEST} is too large")
         text = (path / MANIFEST).read_bytes()
-        schema = json.loads(text).get("schema", "6 or less")
+        body = json.loads(text)
+        schema = body.get("schema", "6 or less")
         if schema != SCHEMA:
             raise Damaged(f"{MANIFEST} is of schema {schema}; this version reads {SCHEMA}")
-        body = unseal(text)
+        body = unseal(body)
         leaves = {
             leaf["path"]: (number, tuple(leaf["shape"]), leaf["dtype"])
             for number, leaf in enumerate(body["state"])
         }
         pieces = [Piece(*piece) for piece in body["pieces"]]
-        content = (body["run"], int(body["frames"]), body["host"], body["records"])
+        records = {table: Digest(**own) for table, own in body["records"].items()}
+        content = (body["run"], int(body["frames"]), body["host"], records)
         return _Manifest(path, *content, leaves, pieces)
     except OSError as error:
         raise Damaged(f"{MANIFEST} cannot be read: {error.strerror}") from None
@@ -231,6 +246,8 @@ def write(folder: Path, snapshot: Snapshot) -> int:
     place = home / f"{snapshot.frames:012}"
     part = home / f"{_TEMPORARY}{place.name}"
     home.mkdir(exist_ok=True)
+    if home.is_symlink():
+        raise OSError(errno.ELOOP, "it is a link", str(home))
     # A process that was killed while writing may have left some.
     for left in [*home.glob(f"{_TEMPORARY}*"), *home.glob(f"{_REPLACED}*")]:
         shutil.rmtree(left, ignore_errors=True)
@@ -241,18 +258,21 @@ def write(folder: Path, snapshot: Snapshot) -> int:
         body = {
             "schema": SCHEMA,
             **snapshot._asdict(),
+            "records": {
+                table: digest._asdict() for table, digest in snapshot.records.items()
+            },
             "state": [
                 {"path": path, "shape": list(array.shape), "dtype": str(array.dtype)}
                 for path, array in zip(paths, arrays, strict=True)
             ],
             "pieces": pieces,
         }
-        text = seal(body)
+        text = seal(body, indent=None)
         write_synced(part / MANIFEST, text)
         verify(part / ARRAYS, pieces)
         if (part / MANIFEST).read_bytes() != text:
             raise Damaged(f"{MANIFEST} does not read as it was written")
-        _sync_folder(part)
+        sync_folder(part)
         _put_in_place(part, place)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
@@ -269,7 +289,7 @@ def _put_in_place(part: Path, place: Path) -> None:
         shutil.rmtree(replaced)
     else:
         os.rename(part, place)
-    _sync_folder(place.parent)
+    sync_folder(place.parent)
 
 
 def prune(folder: Path, good: Sequence[int]) -> None:
@@ -403,49 +423,30 @@ def _named_arrays(tree) -> tuple[list[str], list[Any]]:
     return paths, [leaf for _, leaf in leaves]
 
 
-def write_synced(path: Path, content: bytes) -> None:
-    """Writes a file, and returns when it is on disk."""
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def save(path: Path, tree) -> None:
     """Writes the arrays of a tree, each under its path in the tree."""
     paths, leaves = _named_arrays(tree)
     arrays = {path: np.asarray(leaf) for path, leaf in zip(paths, leaves, strict=True)}
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **arrays)
+    write_synced(path, content.getvalue())
 
 
-def load(path: Path, spec: _Tree) -> _Tree:
-    """Reads arrays into the structure of `spec`; shapes and types must be its own.
+def load(data: bytes, spec: _Tree) -> _Tree:
+    """Reads what `save` wrote into the structure of `spec`, which must be its own.
 
     Raises:
-        ValueError: If the file is damaged, or belongs to another network.
+        ValueError: If it is damaged, or belongs to another network.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(spec)
     try:
-        with zipfile.ZipFile(path) as saved:
+        with zipfile.ZipFile(io.BytesIO(data)) as saved:
             arrays = [
                 _read_entry(saved, f"{jax.tree_util.keystr(where)}.npy", leaf)
                 for where, leaf in leaves
             ]
     except _UNREADABLE as damage:
-        raise ValueError(f"{path} is of another network, or damaged: {damage}") from None
+        raise ValueError(f"of another network, or damaged: {damage}") from None
     return jax.tree_util.tree_unflatten(structure, arrays)
 
 

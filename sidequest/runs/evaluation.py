@@ -30,7 +30,7 @@ from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedEnvironment, HostedGame
 from sidequest.environments.scores import SCORES, human_normalised
 from sidequest.errors import NotEvaluable
-from sidequest.records import read_run, read_table
+from sidequest.records import read_file, read_run, read_table
 from sidequest.runs import checkpoint
 from sidequest.runs.build import (
     ACTS,
@@ -261,12 +261,12 @@ def load_player(folder: Path) -> Player:
 
 def _newest_q_function(folder: Path, spec: QFunction) -> QFunction:
     """Returns what a finished run has left, else what its newest checkpoint holds."""
-    path = folder / checkpoint.PARAMETERS
-    if path.exists():
+    data = read_file(folder, checkpoint.PARAMETERS, read_run(folder))
+    if data:
         try:
-            return checkpoint.load(path, spec)
-        except (OSError, ValueError) as error:
-            raise NotEvaluable(str(error)) from error
+            return checkpoint.load(data, spec)
+        except ValueError as error:
+            raise NotEvaluable(f"{folder / checkpoint.PARAMETERS} is {error}") from error
     faults: list[str] = []
     found = checkpoint.newest(folder, spec, faults.append, under=checkpoint.LEARNER)
     if found is None:

@@ -1,9 +1,10 @@
 """What a training process shares with others: signals, and the folders that it writes.
 
-**Signals.** The first SIGTERM or Ctrl-C asks the runs to save and stop; the second ends the
-process at once. Python calls its own signal handlers between two bytecode instructions, and
-a compilation or a chunk of training is one instruction of many seconds. So a thread
-listens: the interpreter writes the number of every signal to a pipe when it arrives.
+**Signals.** The first SIGTERM, SIGHUP (a lost connection) or Ctrl-C asks the runs to save
+and stop; the second ends the process at once. Python calls its own signal handlers between
+two bytecode instructions, and a compilation or a chunk of training is one instruction of
+many seconds. So a thread listens: the interpreter writes the number of every signal to a
+pipe when it arrives.
 
 **Folders.** One process at a time writes a run's folder. The lock is the operating system's
 own (`flock`): it ends with its holder, however that ended. A lock file that nobody holds is
@@ -24,7 +25,7 @@ from sidequest.errors import RunBusy, cannot_write
 
 SAVING = "saving after this block; a second signal exits at once"
 LOCK = ".lock"
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ONE_SIGNAL = 1.0
 """Seconds in which two signals are one: `timeout` signals a process, then its group."""
 
@@ -48,8 +49,9 @@ class StopSignal:
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
         self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for number in _SIGNALS:
-            self._before[number] = signal.signal(number, lambda *_: None)
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
+                self._before[number] = signal.signal(number, lambda *_: None)
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
         return self
@@ -68,7 +70,7 @@ class StopSignal:
     def _listen(self) -> None:
         first = 0.0
         while arrived := os.read(self._read, 1):
-            if arrived[0] not in _SIGNALS:
+            if arrived[0] not in SIGNALS:
                 continue
             if self.requested is None:
                 self.requested, first = signal.Signals(arrived[0]).name, time.monotonic()
@@ -107,26 +109,32 @@ def _acquire(folder: Path) -> int:
 
     path = folder / LOCK
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
             raise RunBusy(f"{folder} is in use: {_holder(path)} is writing it") from None
-        # The previous holder may have removed the file between our two calls.
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.stat(path), os.fstat(descriptor)):
-                break
-        os.close(descriptor)
+        if _is_at(path, descriptor):
+            break
+        os.close(descriptor)  # the previous holder has removed the file meanwhile
     holder = {"pid": os.getpid(), "host": platform.node()}
     os.ftruncate(descriptor, 0)
     os.write(descriptor, json.dumps(holder).encode() + b"\n")
     return descriptor
 
 
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Returns whether an open file still has this name."""
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
 def _release(folder: Path, descriptor: int) -> None:
     """Unlocks a folder and leaves no trace; a folder that stayed empty is removed."""
-    with contextlib.suppress(FileNotFoundError):
+    if _is_at(folder / LOCK, descriptor):
         (folder / LOCK).unlink()
     os.close(descriptor)
     with contextlib.suppress(OSError):

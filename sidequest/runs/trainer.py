@@ -47,7 +47,7 @@ from sidequest.runs.checkpoint import (
 )
 from sidequest.runs.display import Display, Progress, ProgressMeter
 from sidequest.runs.memory import replay_memory
-from sidequest.runs.process import StopSignal, lock_folders
+from sidequest.runs.process import LOCK, StopSignal, lock_folders
 from sidequest.runs.spec import (
     DEFAULT_CHECKPOINTS,
     Checkpointing,
@@ -199,8 +199,11 @@ def _finish(log: "_GroupLog", runtime: Runtime) -> None:
     for run, q_function in enumerate(runtime.parameters()):
         recorder = log.recorders[run]
         checkpoint.save(recorder.folder / checkpoint.PARAMETERS, q_function)
-        recorder.finish(seconds=log.seconds[run], frames_done=runtime.frames)
+        outcome = {"seconds": log.seconds[run], "frames_done": runtime.frames}
+        recorder.finish(checkpoint.PARAMETERS, **outcome)
         shutil.rmtree(recorder.folder / checkpoint.FOLDER, ignore_errors=True)
+        # Nobody writes it any more; a process killed from here on leaves no lock in it.
+        (recorder.folder / LOCK).unlink(missing_ok=True)
 
 
 def _make_backends(
@@ -293,12 +296,12 @@ def _open_recorder(point: ResumePoint, say: Callable[[str], None]) -> Recorder:
     played = point.snapshot is not None or any(folder.glob("*.jsonl"))
     if played and point.snapshot is None:
         say(f"{folder} has no checkpoint yet: it starts from the beginning")
-    sizes = point.snapshot.records if point.snapshot else {}
+    digests = point.snapshot.records if point.snapshot else {}
     note = None
     if played or changed:  # else its folder was created, and nothing more
         note = {"frames": point.frames, "time": now(), "command": machine["command"]}
         note["changed"] = changed
-    return Recorder.resume(folder, sizes, note)
+    return Recorder.resume(folder, digests, note)
 
 
 class _GroupLog:
@@ -347,6 +350,7 @@ class _GroupLog:
         for run, tables in enumerate(rows):
             for table, new in tables.items():
                 self.recorders[run].write(table, new)
+            self.recorders[run].flush()
             if tables["learning"]:
                 self.newest_updates[run] = tables["learning"][-1]
         lap, self._lap = self._lap, time.perf_counter()
@@ -373,7 +377,7 @@ class _GroupLog:
                 run=identity(self.specs[run]),
                 frames=runtime.frames,
                 host=plain({**counters, "log": log}),
-                records=self.recorders[run].sizes(),
+                records=self.recorders[run].sync(),
                 state=state,
             )
         return snapshots

@@ -20,8 +20,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sidequest.errors import ConfigError, RunBusy
-from sidequest.records import RUN_FILE, TABLES, read_run
+from sidequest.errors import ConfigError, CorruptFile, RunBusy
+from sidequest.records import DIGESTS_FILE, RUN_FILE, TABLES, read_run
 from sidequest.runs.checkpoint import FOLDER, listed
 from sidequest.runs.display import GroupDisplay, Progress
 from sidequest.runs.process import lock_folders
@@ -46,8 +46,9 @@ class Chunk(NamedTuple):
 def pack(study: Path, run: Path) -> Iterator[Chunk]:
     """Archives what a run needs to resume elsewhere; nothing if it has not begun.
 
-    Tables may be ahead of the checkpoint: a run that resumes cuts them back. A table that
-    grows meanwhile is archived up to where it ended when its turn came.
+    Tables may be ahead of the checkpoint and of their digests: a run that resumes cuts
+    them back. A table that grows meanwhile is archived up to where it ended when its turn
+    came.
     """
     folder = study / run
     if not (folder / RUN_FILE).exists():
@@ -55,6 +56,7 @@ def pack(study: Path, run: Path) -> Iterator[Chunk]:
     finished = bool(read_run(folder).get("finished"))
     checkpoint = [] if finished else listed(folder)[:1]
     tables = [path for path in sorted(folder.iterdir()) if _is_table(path)]
+    tables.sort(key=lambda path: path.name != DIGESTS_FILE)  # before the tables grow
     with tempfile.TemporaryFile(dir=study) as archive:
         with tarfile.open(fileobj=archive, mode="w") as tar:
             for path in [*tables, *checkpoint, folder / RUN_FILE]:
@@ -73,11 +75,13 @@ def _is_table(path: Path) -> bool:
 class Receiver:
     """Puts archives that arrive in chunks in place below a study's folder."""
 
-    def __init__(self, study: Path):
-        self._study = study
+    def __init__(self, study: Path, runs: Iterable[Path]):
+        self._study, self._runs = study, {run.as_posix() for run in runs}
         self._incomplete: set[str] = set()
 
     def add(self, chunk: Chunk) -> None:
+        if chunk.run not in self._runs:
+            raise tarfile.TarError(f"an archive of {chunk.run!r}, which nobody asked for")
         folder = self._study / chunk.run
         archive = folder / f"{_ARRIVING}.tar"
         folder.mkdir(parents=True, exist_ok=True)
@@ -96,26 +100,33 @@ def _install(archive: Path, folder: Path) -> None:
     arriving = folder / _ARRIVING
     shutil.rmtree(arriving, ignore_errors=True)
     with tarfile.open(archive) as tar:
-        tar.extractall(arriving, filter="data")
+        tar.extractall(arriving, filter=_refuse_links)
     for path in sorted(arriving.glob(f"{FOLDER}/*")):
         place = folder / FOLDER / path.name
         place.parent.mkdir(exist_ok=True)
         if not place.exists():
             os.rename(path, place)
     names = [path.name for path in arriving.iterdir() if path.is_file()]
-    for name in sorted(names, key=lambda name: name == RUN_FILE):
+    for name in sorted(names, key=lambda name: (name == RUN_FILE, name == DIGESTS_FILE)):
         os.replace(arriving / name, folder / name)
     if read_run(folder).get("finished"):  # then tables are Parquet, and nothing resumes
-        for table in TABLES:
-            (folder / f"{table}.jsonl").unlink(missing_ok=True)
+        for name in [DIGESTS_FILE, *(f"{table}.jsonl" for table in TABLES)]:
+            (folder / name).unlink(missing_ok=True)
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
     shutil.rmtree(arriving)
     archive.unlink()
 
 
-def unpack(study: Path, chunks: Iterable[Chunk]) -> None:
+def _refuse_links(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:
+    """Refuses what is no file inside the folder."""
+    if not (member.isfile() or member.isdir()):
+        raise tarfile.SpecialFileError(member)
+    return tarfile.data_filter(member, path)
+
+
+def unpack(study: Path, runs: Iterable[Path], chunks: Iterable[Chunk]) -> None:
     """Puts whole archives in place below a study's folder."""
-    receiver = Receiver(study)
+    receiver = Receiver(study, runs)
     for chunk in chunks:
         receiver.add(chunk)
 
@@ -131,7 +142,8 @@ def _run_remotely(
     ray = import_module("ray")
     with tempfile.TemporaryDirectory() as place:
         study = Path(place)
-        unpack(study, (ray.get(chunk) for chunk in payload))
+        folders = [job.spec.folder for job in group.jobs]
+        unpack(study, folders, (ray.get(chunk) for chunk in payload))
         worker = Worker(group, study, share)
         sent: dict[Path, list[Path]] = {}
         try:
@@ -204,7 +216,7 @@ class Cluster:
             for chunk in pack(self._folder, folder)
         ]
         messages = self._remote(group, Share(devices=self.machine.devices), payload)
-        receiver = Receiver(self._folder)
+        receiver = Receiver(self._folder, folders)
         self._tasks.append(_Task(group, display, messages, receiver, locks))
 
     def wait(self) -> Outcome:
@@ -231,7 +243,10 @@ class Cluster:
         if isinstance(message, Outcome):
             return message
         if isinstance(message, Chunk):
-            task.receiver.add(message)
+            try:
+                task.receiver.add(message)
+            except (tarfile.TarError, CorruptFile) as error:
+                return Outcome(task.group, "lost", f"the node sent a bad file: {error}")
         else:
             show_message(task.display, message)
         return None
@@ -283,8 +298,13 @@ def connect(address: str, folder: Path) -> Cluster:
     if any(node.get("GPU") for node in nodes):
         return Cluster(ray, folder, Machine("gpu", 1))
     # A task gets a whole node of the smallest size.
-    cpus = min(int(node["CPU"]) for node in nodes if node.get("CPU", 0) >= 1)
-    return Cluster(ray, folder, Machine("cpu", cpus))
+    cpus = [int(node["CPU"]) for node in nodes if node.get("CPU", 0) >= 1]
+    if not cpus:
+        raise ConfigError(
+            f"the Ray cluster at {address} has no cores yet; add a node to it with: "
+            f"ray start --address={ray.get_runtime_context().gcs_address}"
+        )
+    return Cluster(ray, folder, Machine("cpu", min(cpus)))
 
 
 def _nodes(ray: Any) -> list[dict[str, float]]:

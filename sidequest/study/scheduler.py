@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from sidequest.environments import registry
 from sidequest.errors import CannotWrite, Interrupted, RunBusy, SidequestError
-from sidequest.records import STUDY_FILE, now, read_study, replace_json, write_failures
+from sidequest.records import STUDY_FILE, now, read_study, write_failures, write_json
 from sidequest.runs.display import Display, GroupDisplay, StudyDisplay, make_display
 from sidequest.runs.spec import is_finished
 from sidequest.study.studies import Job, Study, jobs_of
@@ -365,7 +365,7 @@ def write_plan(folder: Path, study: Study, jobs: Sequence[Job]) -> None:
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        replace_json(folder / STUDY_FILE, plan)
+        write_json(folder / STUDY_FILE, plan)
     except OSError as error:
         raise CannotWrite(
             f"cannot write {folder / STUDY_FILE}: {error.strerror or error}. Existing runs "

@@ -22,7 +22,8 @@ def test_train(tmp_path, capsys, monkeypatch):
         trained.extend(runs)
         assert memory is None and checkpoints == Checkpointing(every=2_000)
         for spec in runs:
-            said = {name: str(getattr(spec, name)) for name in IDENTITY}
+            said = {name: getattr(spec, name) for name in IDENTITY}
+            said["variant"] = str(spec.variant)
             recorder = Recorder(spec.folder, said)
             for table, rows in ROWS.items():
                 recorder.write(table, rows)

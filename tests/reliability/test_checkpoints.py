@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import os
 import pickle
 import resource
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from sidequest.errors import NoCheckpoint, OtherRun
-from sidequest.records import seal, unseal
+from sidequest.records import seal, take_digest, unseal
 from sidequest.runs import arrays, checkpoint
 from sidequest.runs.arrays import Piece
 from sidequest.runs.checkpoint import (
@@ -76,7 +77,7 @@ def test_what_is_read_is_what_was_written(tmp_path, on_device):
         assert leaf.dtype == TREE[name].dtype and leaf.shape == TREE[name].shape
         assert as_bytes(leaf) == as_bytes(TREE[name])
     assert {file.name for file in path.iterdir()} == {MANIFEST, ARRAYS}
-    content = unseal((path / MANIFEST).read_bytes())
+    content = unseal(json.loads((path / MANIFEST).read_bytes()))
     names = [leaf["path"] for leaf in content["state"]]
     written = {names[number] for number, *_ in content["pieces"]}
     # Zeros are not there, but a negative zero is.
@@ -162,7 +163,7 @@ class Payload:
 
 def forge(path: Path, data: bytes, name: str = "['ring']", **changes) -> None:
     """Replaces the first piece of an array, with a manifest whose digests are right."""
-    content = unseal((path / MANIFEST).read_bytes())
+    content = unseal(json.loads((path / MANIFEST).read_bytes()))
     names = [leaf["path"] for leaf in content["state"]]
     whole, offset = (path / ARRAYS).read_bytes(), 0
     for number, piece in enumerate(content["pieces"]):
@@ -255,7 +256,7 @@ def test_case_28_another_shape_is_refused(tmp_path):
 
 def test_case_29_another_schema_is_named(tmp_path):
     (path,) = write(tmp_path, 1)
-    content = unseal((path / MANIFEST).read_bytes())
+    content = unseal(json.loads((path / MANIFEST).read_bytes()))
     (path / MANIFEST).write_bytes(seal(content | {"schema": 0}))
     found, (said,) = newest(tmp_path)
     assert found is None and f"schema 0; this version reads {SCHEMA}" in said
@@ -265,8 +266,8 @@ def test_tables_cut_short_lead_to_an_older_checkpoint(tmp_path):
     write(tmp_path, 1)
     table = tmp_path / "episodes.jsonl"
     table.write_text("one row\n")
-    size = {"episodes": table.stat().st_size}
-    checkpoint.write(tmp_path, Snapshot(RUN, 2, {}, size, TREE))
+    digest = {"episodes": take_digest(table)}
+    checkpoint.write(tmp_path, Snapshot(RUN, 2, {}, digest, TREE))
     assert newest(tmp_path, run=RUN)[0].frames == 2
     table.write_text("one")
     found, (said,) = newest(tmp_path, run=RUN)
@@ -278,8 +279,8 @@ def test_parameters_of_a_stranger_are_read_with_suspicion(tmp_path):
     like = {"a": jax.ShapeDtypeStruct((2,), np.float32)}
     np.savez(path, **{"['a']": np.array([Payload(tmp_path / "canary")], object)})
     with pytest.raises(ValueError, match="another network, or damaged"):
-        checkpoint.load(path, like)
+        checkpoint.load(path.read_bytes(), like)
     archive(path, {"['a'].npy": header((2**40,), "<f4")})
     with pytest.raises(ValueError, match=r"expected float32\(2,\)"):
-        checkpoint.load(path, like)
+        checkpoint.load(path.read_bytes(), like)
     assert not (tmp_path / "canary").exists()

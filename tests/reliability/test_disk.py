@@ -75,7 +75,7 @@ def test_case_22_disk_full_at_a_row(tmp_path):
     recorder = Recorder(tmp_path / "run", RUN)
     row = {"frames": 1, "text": "x" * 500}
     recorder.write("episodes", [row] * 10)
-    sizes = recorder.sizes()
+    digests = recorder.sync()
     with largest_file(8_000):
         with pytest.raises(
             CannotWrite, match=r"episodes.jsonl.*resume with: sideq"
@@ -85,7 +85,8 @@ def test_case_22_disk_full_at_a_row(tmp_path):
         recorder.close()
     assert fault.value.exit_code == 73 and "\n" not in str(fault.value)
     assert read_table(tmp_path / "run", "episodes").height >= 10
-    again = Recorder.resume(tmp_path / "run", sizes, {})
+    note = {"frames": 1, "time": "now", "command": "train", "changed": {}}
+    again = Recorder.resume(tmp_path / "run", digests, note)
     again.write("episodes", [row | {"frames": 2}])
     again.close()
     assert read_table(tmp_path / "run", "episodes")["frames"].to_list() == [1] * 10 + [2]
@@ -101,6 +102,6 @@ def test_case_23_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
             with lock_folders([tmp_path / "run"]):
                 raise AssertionError("held what cannot be held")
     assert fault.value.exit_code == 73
-    monkeypatch.setattr(records, "write_json", refuse)
-    with pytest.raises(CannotWrite, match=r"run.json: Read-only"):
+    monkeypatch.setattr(records, "write_synced", refuse)
+    with pytest.raises(CannotWrite, match=r"digests.json: Read-only"):
         Recorder(tmp_path / "other", RUN)

@@ -11,7 +11,7 @@ import pytest
 from sidequest.cli import main
 from sidequest.cli.train import request_to_repeat, requests_to_resume, set_aside
 from sidequest.errors import OtherRun, RunBusy
-from sidequest.records import RUN_FILE, Recorder, write_json
+from sidequest.records import RUN_FILE, Recorder, read_run, write_json
 from sidequest.runs.process import LOCK, lock_folders
 from sidequest.runs.spec import is_finished, read_spec
 from tests.reliability.harness import CONFIG
@@ -99,7 +99,7 @@ def test_a_run_that_is_there_is_not_begun_again(tmp_path, capsys):
     said = capsys.readouterr().err
     assert f"resume it with: sidequest train --resume {folder}" in said
     assert "--fresh" in said
-    write_json(folder / RUN_FILE, {"finished": "today"})
+    write_json(folder / RUN_FILE, read_run(folder) | {"finished": "today"})
     assert call("train", *options) == 2
     assert call("train", "--resume", str(folder)) == 2
     assert "has finished" in capsys.readouterr().err

@@ -222,9 +222,9 @@ def test_scales_are_the_last_that_were_recorded(tmp_path):
     for scale in (2.0, 3.5):
         row = {"frames": 0, "scale_extrinsic": scale, "scale_intrinsic": scale / 2}
         recorder.write("learning", [row])
-    recorder.close()
     network = make_q_function(TINY, registry.make(GAME).spec, 2, jax.random.key(0))
     checkpoint.save(tmp_path / checkpoint.PARAMETERS, network)
+    recorder.finish(checkpoint.PARAMETERS)
     np.testing.assert_array_equal(load_player(tmp_path).scales, [3.5, 1.75])
 
 
@@ -298,7 +298,7 @@ def test_parameters_of_another_network_are_refused(tmp_path):
         load_player(folder)
 
 
-@pytest.mark.parametrize("content", [b"", b"no zip at all"])
+@pytest.mark.parametrize("content", [b"PK", b"no zip at all"])
 def test_damaged_parameters_are_refused(tmp_path, content):
     folder = leave_run(tmp_path, "XU-step-level-0.1", GAME, TINY)
     (folder / checkpoint.PARAMETERS).write_bytes(content)

@@ -1,20 +1,23 @@
 """A run's folder is sent as an archive in chunks, and put in place elsewhere."""
 
+import io
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from sidequest.study import cluster
-from sidequest.study.cluster import Receiver, pack, unpack
+from sidequest.study.cluster import Chunk, Receiver, pack, unpack
 
 RUN = Path("XU/probe/seed-0")
+NAMED = {"variant": "XU", "game": "probe", "seed": 0}
 
 
 def make_run(study, *, finished=None, frames=(100, 200), episodes=b"0123456789"):
     folder = study / RUN
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run.json").write_text(json.dumps({"finished": finished}))
+    (folder / "run.json").write_text(json.dumps(NAMED | {"finished": finished}))
     (folder / "episodes.jsonl").write_bytes(episodes)
     (folder / ".lock").write_text("held")
     (folder / "run.json.part").write_text("half")
@@ -45,9 +48,9 @@ def test_what_a_run_needs_and_nothing_else(there, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "CHUNK_BYTES", 700)
     chunks = list(pack(there, RUN))
     assert len(chunks) > 3 and max(len(chunk.data) for chunk in chunks) == 700
-    unpack(tmp_path / "here", chunks)
+    unpack(tmp_path / "here", [RUN], chunks)
     assert contents(tmp_path / "here" / RUN, hidden=True) == {
-        "run.json": b'{"finished": null}',
+        "run.json": json.dumps(NAMED | {"finished": None}).encode(),
         "episodes.jsonl": b"0123456789",
         "checkpoints/000000000200/state.npz": b"x" * 200,
         "checkpoints/000000000200/manifest.json": b"200",
@@ -56,13 +59,13 @@ def test_what_a_run_needs_and_nothing_else(there, tmp_path, monkeypatch):
 
 def test_an_incomplete_archive_changes_nothing(there, tmp_path):
     here = tmp_path / "here"
-    unpack(here, pack(there, RUN))
+    unpack(here, [RUN], pack(there, RUN))
     before = contents(here / RUN)
     make_run(there, frames=(400,), episodes=b"0123456789abc")
     chunks = list(pack(there, RUN))
-    unpack(here, chunks[:-1])
+    unpack(here, [RUN], chunks[:-1])
     assert contents(here / RUN) == before
-    unpack(here, chunks)
+    unpack(here, [RUN], chunks)
     after = contents(here / RUN, hidden=True)
     assert after["episodes.jsonl"] == b"0123456789abc"
     assert set(after) == {*before, *(path.replace("200", "400", 1) for path in before)}
@@ -70,13 +73,13 @@ def test_an_incomplete_archive_changes_nothing(there, tmp_path):
 
 def test_a_finished_run_leaves_no_lines_and_no_checkpoints(there, tmp_path):
     here = tmp_path / "here"
-    unpack(here, pack(there, RUN))
+    unpack(here, [RUN], pack(there, RUN))
     folder = make_run(there, finished="today")
     (folder / "episodes.jsonl").unlink()
     (folder / "episodes.parquet").write_bytes(b"PAR1")
-    unpack(here, pack(there, RUN))
+    unpack(here, [RUN], pack(there, RUN))
     assert contents(here / RUN, hidden=True) == {
-        "run.json": b'{"finished": "today"}',
+        "run.json": json.dumps(NAMED | {"finished": "today"}).encode(),
         "episodes.parquet": b"PAR1",
     }
 
@@ -85,9 +88,9 @@ def test_runs_that_arrive_at_the_same_time(there, tmp_path, monkeypatch):
     """Chunks of two runs may be mixed."""
     monkeypatch.setattr(cluster, "CHUNK_BYTES", 2_000)
     (there / "other").mkdir()
-    (there / "other" / "run.json").write_text('{"finished": null, "other": 1}')
+    (there / "other" / "run.json").write_text(json.dumps(NAMED))
     first, second = list(pack(there, RUN)), list(pack(there, Path("other")))
-    receiver = Receiver(tmp_path / "here")
+    receiver = Receiver(tmp_path / "here", [RUN, Path("other")])
     for chunk in [first[0], *second, *first[1:]]:
         receiver.add(chunk)
     assert contents(tmp_path / "here" / "other") == contents(there / "other")
@@ -96,3 +99,25 @@ def test_runs_that_arrive_at_the_same_time(there, tmp_path, monkeypatch):
 
 def test_a_run_that_has_not_begun_is_not_sent(tmp_path):
     assert list(pack(tmp_path, Path("nothing"))) == []
+
+
+@pytest.mark.parametrize("run", ["../../../evil", "/tmp/evil", "other", ""])
+def test_a_node_cannot_write_elsewhere(there, tmp_path, run):
+    """Row 16: files named so were written outside the study's folder."""
+    with pytest.raises(tarfile.TarError, match="nobody asked for"):
+        unpack(tmp_path / "here", [RUN], [Chunk(run, b"data"), Chunk(run, b"")])
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+@pytest.mark.parametrize("name, link", [("../evil", None), ("run.json", "/etc/passwd")])
+def test_names_and_links_in_an_archive_lead_nowhere_else(tmp_path, name, link):
+    member = tarfile.TarInfo(name)
+    if link:
+        member.type, member.linkname = tarfile.SYMTYPE, link
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        tar.addfile(member)
+    chunks = [Chunk(RUN.as_posix(), content.getvalue()), Chunk(RUN.as_posix(), b"")]
+    with pytest.raises(tarfile.TarError):
+        unpack(tmp_path, [RUN], chunks)
+    assert not list(tmp_path.rglob("evil")) and not (tmp_path / RUN / "run.json").exists()
