@@ -140,6 +140,8 @@ class LearningConfig:
     """Whether a time limit ends the return, as in DQN and its successors. Ours."""
     priority_mix: _Share = 0.9
     """Priority of a sequence: this share of the greatest TD error, the rest of the mean."""
+    priorities: Literal["all", "extrinsic"] = "all"
+    """Which heads' TD errors set priorities: all, or those of the game's reward. Ours."""
     normalise_inputs: bool = True
     """Whether the torso's input is (observation - mean) / deviation of what was replayed;
     without it Ms. Pac-Man is not learned (docs/results/atari). Ours."""
@@ -173,6 +175,11 @@ class NoveltyConfig:
     """Numbers that target and predictor put out."""
     downsampling: _Count = 2
     """Every n-th pixel in both directions."""
+    episodic: bool = True
+    """Whether intrinsic returns end with the episode; in RND they do not. Ours."""
+    centred: bool = False
+    """Whether intrinsic rewards are (novelty - mean) / deviation of recent updates; else
+    novelty / root mean square. Ours."""
 
 
 @dataclass(frozen=True)
@@ -325,6 +332,9 @@ def recorded(settings: Mapping[str, Mapping[str, Any]], game: str) -> dict[str, 
         flat.setdefault("switching.promise_order", "standard")
         # Only Atari, whose names have no colon, had sticky actions.
         flat.setdefault("environment.sticky_actions", 0.0 if ":" in game else None)
+        flat.setdefault("learning.priorities", "all")
+        flat.setdefault("novelty.episodic", True)
+        flat.setdefault("novelty.centred", False)
     return flat
 
 

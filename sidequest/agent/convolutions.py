@@ -53,15 +53,12 @@ def encoded_shape(spec: ObservationSpec) -> tuple[int, ...]:
     return (*spec.shape[:-1], sum(spec.categories))
 
 
-def encode(
-    spec: ObservationSpec, observation: Num[Array, "..."], dtype: jnp.dtype
-) -> Float[Array, "..."]:
+def encode(spec: ObservationSpec, observation: Num[Array, "..."]) -> Float[Array, "..."]:
     """Returns observation / maximum, or category indices as joined one-hot vectors."""
     if spec.categories is None:
-        return observation.astype(dtype) / jnp.asarray(spec.maximum, dtype)
+        return observation.astype(jnp.float32) / jnp.float32(spec.maximum)
     one_hot = [
-        jax.nn.one_hot(observation[..., i], count, dtype=dtype)
-        for i, count in enumerate(spec.categories)
+        jax.nn.one_hot(observation[..., i], n) for i, n in enumerate(spec.categories)
     ]
     return jnp.concatenate(one_hot, axis=-1)
 

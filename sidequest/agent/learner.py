@@ -36,6 +36,7 @@ class Metrics(NamedTuple):
     gradient_norm: Float[Array, ""]
     priority: Float[Array, ""]
     intrinsic_reward: Float[Array, ""]
+    """Mean novelty, before it is scaled."""
     skipped: Float[Array, ""]
     """Updates skipped so far because they were not finite."""
     skipped_in_a_row: Float[Array, ""]
@@ -72,6 +73,8 @@ class LearnerState(NamedTuple):
     `Rules.normalise_inputs`."""
     rnd: RNDState | None
     """None without an intrinsic head."""
+    novelty: Moments
+    """Of recent updates."""
     updates: Int[Array, ""]
     skipped: Skipped
 
@@ -123,6 +126,7 @@ def make_learner(
             scales=scaling.init(len(heads)),
             observations=Moments(zero.astype(jnp.float32), unseen, unseen),
             rnd=rnd.init(rnd_key) if rnd else None,
+            novelty=Moments(*[jnp.zeros(())] * 3),
             updates=zero,
             skipped=Skipped(zero, zero, zero),
         )
@@ -134,7 +138,8 @@ def make_learner(
         # One observation of each sequence: neighbours look alike.
         state = _update_normalisation(state, steps.observation[:, 0], rules)
         trained = jax.tree.map(lambda leaf: leaf[:, rules.prefix :], steps)
-        intrinsic, rnd_state = _intrinsic_rewards(rnd, state.rnd, trained)
+        novelty, rnd_state = _novelty(rnd, state.rnd, trained)
+        intrinsic, recent = _intrinsic_rewards(novelty, state.novelty, trained, rules)
         sources = {"extrinsic": trained.reward[:, 1:], "intrinsic": intrinsic}
         rewards = jnp.stack([sources[head.source] for head in heads], axis=-1)
 
@@ -158,13 +163,14 @@ def make_learner(
             optimiser=optimiser_state,
             scales=scales,
             rnd=rnd_state,
+            novelty=recent,
             updates=updates,
         )
         # One update that is not finite would spoil all that follow, so it is skipped.
-        finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.all(jnp.isfinite(intrinsic))
+        finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.all(jnp.isfinite(novelty))
         skipped = before.skipped.count(finite)
         state = _choose(finite, learned, before)._replace(skipped=skipped)
-        metrics = _metrics(loss, outputs, norm, intrinsic, skipped)
+        metrics = _metrics(loss, outputs, norm, novelty, skipped)
         return state, outputs.priorities, metrics
 
     def update_return_scales(
@@ -191,7 +197,7 @@ def _update_normalisation(
     seen, normalisation = state.observations, state.normalisation
 
     def encoded(observation: Num[Array, "..."]) -> Float[Array, "..."]:
-        x = encode(state.network.spec, observation, jnp.dtype("float32"))
+        x = encode(state.network.spec, observation)
         # One that is not finite would be remembered for ever.
         return jnp.where(jnp.isfinite(x), x, state.observations.mean)
 
@@ -209,22 +215,33 @@ def _update_normalisation(
     return state._replace(normalisation=normalisation, observations=seen)
 
 
-def _intrinsic_rewards(
+def _novelty(
     rnd: RND | None, state: RNDState | None, steps: Step
 ) -> tuple[Float[Array, "N T"], RNDState | None]:
-    """Returns the novelty that each action led to, and trains the predictor on it."""
+    """Returns the novelty of each step's next observation, and trains the predictor."""
     if rnd is None or state is None:
         return jnp.zeros_like(steps.reward[:, 1:]), state
     state, novelty = rnd.update(state, steps.observation[:, 1:])
-    # The first observation of an episode is not what the last action led to.
-    return jnp.where(steps.is_first[:, 1:], 0.0, novelty), state
+    return novelty, state
+
+
+def _intrinsic_rewards(
+    novelty: Float[Array, "N T"], recent: Moments, steps: Step, rules: Rules
+) -> tuple[Float[Array, "N T"], Moments]:
+    """Returns the rewards of the intrinsic head, and the statistics with this batch."""
+    recent = scaling.merge_recent(recent, scaling.moments(novelty.reshape(-1), axis=0))
+    rewards = scaling.scale_novelty(novelty, recent, rules.centre_novelty)
+    if all(head.episodic for head in rules.heads):
+        # The first observation of an episode is not what the last action led to.
+        rewards = jnp.where(steps.is_first[:, 1:], 0.0, rewards)
+    return rewards, recent
 
 
 def _metrics(
     loss: Float[Array, ""],
     outputs: Outputs,
     gradient_norm: Float[Array, ""],
-    intrinsic: Float[Array, "N T"],
+    novelty: Float[Array, "N T"],
     skipped: Skipped,
 ) -> Metrics:
     return Metrics(
@@ -234,7 +251,7 @@ def _metrics(
         value=jnp.mean(outputs.errors.q_taken, axis=(0, 1)),
         gradient_norm=gradient_norm,
         priority=jnp.mean(outputs.priorities),
-        intrinsic_reward=jnp.mean(intrinsic),
+        intrinsic_reward=jnp.mean(novelty),
         skipped=skipped.total.astype(jnp.float32),
         skipped_in_a_row=skipped.most_in_a_row.astype(jnp.float32),
     )

@@ -12,7 +12,8 @@ transitions. With Q the online and Q' the target network, for every head h:
     loss        mean_i w_i 1/2 sum_t sum_h (delta_{h,t} / sigma_h)^2
     priority    eta max_t d_t + (1 - eta) mean_t d_t,   d_t = mean_h |delta_{h,t} / sigma_h|
 
-`scaling` says what sigma is.
+`scaling` says what sigma is. The mean over heads is over all, or over those of the game's
+reward (`Rules.priorities`).
 
 The functions below `first_priorities` are of one sequence, T transitions of T + 1 steps.
 Transition t leads from s_t by a_t to s_{t+1}; arrays named `_t` hold what arrived with
@@ -31,12 +32,17 @@ target, and earlier ones bootstrap at its last state at the latest. By default t
 count as terminations (`timeout_is_terminal`), as in DQN and its successors. Where an
 episode begins after neither, a run was interrupted and resumed with fresh emulators. That
 is never a termination.
+
+The return of a head that is not episodic passes into the next episode: the observation
+after an end is the first of the next episode, and its novelty the reward. Only an
+interruption cuts it.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num
 
 from sidequest.agent import scaling
@@ -70,6 +76,10 @@ class Rules(NamedTuple):
     timeout_is_terminal: bool
     priority_mix: float
     """Share eta of the greatest error in a sequence's priority; the rest is the mean."""
+    priorities: Literal["all", "extrinsic"] = "all"
+    """Which heads' errors set priorities: all, or those of the game's reward."""
+    centre_novelty: bool = False
+    """Whether intrinsic rewards are centred; see `scaling.scale_novelty`."""
     normalise_inputs: bool = False
     """Whether the network's input is (observation - mean) / unit. Otherwise most of a frame
     is what all frames share, such as the maze of Ms. Pac-Man. A step of Adam has the same
@@ -143,7 +153,9 @@ def r2d2_loss(
     scaled = errors.td / scale.reshape(1, 1, -1)
     losses = 0.5 * jnp.sum(jnp.square(scaled), axis=(1, 2))
 
-    sizes = jnp.mean(jnp.abs(scaled), axis=2)
+    everything = rules.priorities == "all"
+    counted = [everything or head.source == "extrinsic" for head in rules.heads]
+    sizes = jnp.mean(jnp.abs(scaled[:, :, np.array(counted)]), axis=2)
     priorities = jax.vmap(lambda row: sequence_priority(row, rules.priority_mix))(sizes)
     # A sequence that spoilt this update would spoil the next one it is drawn for.
     priorities = jnp.where(jnp.isfinite(losses), priorities, 0.0)
@@ -233,6 +245,9 @@ def episode_ends(steps: Step, head: Head, rules: Rules) -> Ends:
     """Returns the discounts of transitions, and which of them have no target."""
     terminal_t = is_terminal(steps, rules)[1:]
     unknown_t = (steps.truncated | steps.is_first)[1:] & ~terminal_t
+    if not head.episodic:
+        unknown_t = (steps.is_first & ~steps.terminated & ~steps.truncated)[1:]
+        terminal_t = jnp.zeros_like(terminal_t)
     return Ends(jnp.where(terminal_t, 0.0, head.discount), unknown_t)
 
 

@@ -5,8 +5,8 @@ Long short-term memory (Hochreiter & Schmidhuber 1997):
     i, g, f, o = W x + U h + b
     c' = sigmoid(f) c + sigmoid(i) tanh(g),   h' = sigmoid(o) tanh(c')
 
-Only U h has to wait for the step before. So `project` computes W x + b for all steps at
-once, and the loop of `unroll` has only what must be there, backward as forward.
+Only U h has to wait for the step before. So W x + b is computed for all steps at once, by
+`LSTM.inputs`, and the loop of `unroll` has only what must be there, backward as forward.
 """
 
 from typing import NamedTuple
@@ -44,10 +44,6 @@ class LSTM(eqx.Module):
             lambda layer: (layer.weight, layer.bias), whole, (whole.weight[:inputs], bias)
         )
         self.recurrent = whole.weight[inputs:]
-
-    def project(self, x: Float[Array, "inputs"]) -> Float[Array, "gates"]:
-        """Returns W x + b."""
-        return self.inputs(x)
 
     def step(self, projection: Float[Array, "gates"], state: CoreState) -> CoreState:
         """Returns the next state, from a projected input."""

@@ -54,8 +54,8 @@ class Head(NamedTuple):
     discount: float
     cut_traces: bool
     """Whether its targets stop at actions that are not greedy for it (Watkins' Q(λ))."""
-    statistics: Literal["all", "recent"]
-    """Over which past its return scale is estimated."""
+    episodic: bool
+    """Whether its return ends with the episode, or passes into the next one."""
 
 
 class Behaviour(NamedTuple):
@@ -76,6 +76,7 @@ def make_heads(
     discount: float = 0.997,
     short_discount: float = 0.97,
     cut_traces: bool | None = None,
+    episodic_novelty: bool = True,
 ) -> tuple[Head, ...]:
     """Returns the heads of a run, the extrinsic one first and always present.
 
@@ -84,6 +85,7 @@ def make_heads(
         discount: Of all heads but the short one.
         cut_traces: For all heads. By default as in the paper: only where there is an
             intrinsic head (appendix A.4), else "off-policy corrections: none".
+        episodic_novelty: Whether intrinsic returns end with the episode.
     """
     wanted = {"extrinsic", *names}
     if not wanted <= set(_HEADS):
@@ -98,9 +100,7 @@ def make_heads(
             source="intrinsic" if novelty else "extrinsic",
             discount=short_discount if name == "short" else discount,
             cut_traces=cut_traces,
-            # Novelty shrinks by orders of magnitude during a run; a scale that remembers
-            # the start would mute the head.
-            statistics="recent" if novelty else "all",
+            episodic=episodic_novelty or not novelty,
         )
 
     return tuple(make(name) for name in _HEADS if name in wanted)

@@ -159,7 +159,7 @@ class RecurrentQNetwork(eqx.Module):
     ) -> Float[Array, "gates"]:
         """Computes all that comes before the recurrent part of the LSTM."""
         torso, core = cast((self.torso, self.core), self.compute_dtype)
-        x = encode(self.spec, inputs.observation, jnp.dtype("float32"))
+        x = encode(self.spec, inputs.observation)
         # A product and a sum for each pixel; the mean is divided only once for all frames.
         per_unit = 1.0 / normalisation.observation_unit
         x = x * per_unit - normalisation.observation_mean * per_unit
@@ -172,7 +172,7 @@ class RecurrentQNetwork(eqx.Module):
         reward = jnp.sign(reward) * jnp.log1p(jnp.abs(reward))
         before = jnp.append(action, reward)
         before = jnp.where(inputs.is_first, 0.0, before).astype(self.compute_dtype)
-        return core.project(jnp.concatenate([features, before]))
+        return core.inputs(jnp.concatenate([features, before]))
 
     def _read_out(
         self, output: Float[Array, "units"], normalisation: Normalisation

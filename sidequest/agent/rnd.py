@@ -103,7 +103,7 @@ def make_rnd(
     def prepare(observation: Num[Array, "..."]) -> Float[Array, "..."]:
         if is_image(spec):
             observation = observation[::downsampling, ::downsampling]
-        return encode(spec, observation, jnp.dtype("float32"))
+        return encode(spec, observation)
 
     dtype = jnp.dtype(compute_dtype)
     observation = jax.ShapeDtypeStruct(spec.shape, jnp.uint8)

@@ -28,13 +28,22 @@ FLOOR = 0.01
 """Least scale of errors and of observations: without it a game without rewards, or before
 the first, would divide by 0."""
 
-_RECENT_STEPS = 1e6
-"""Horizon of the statistics of a head that asks for recent ones."""
+_RECENT_UPDATES = 200.0
+"""Horizon of the statistics of novelty, in updates: what a million steps are with the
+paper's batches. Novelty shrinks by orders of magnitude during a run, and a scale that
+remembers the start would mute its head."""
+
+_LEAST_DEVIATION = 1e-3
+"""Least standard deviation of novelty, as a share of its root mean square."""
+
+_LARGEST_REWARD = 5.0
+"""Centred novelty stays within this many standard deviations."""
 
 _SHORTEST = 1e-4
 """Least value of 1 - E[gamma]: without it rewards without end and discount would be worth
 infinitely much."""
 
+_TINY = 1e-30
 _LARGEST = 1e15
 """Greatest size of a number in the statistics: its square is still far from overflow."""
 
@@ -94,6 +103,30 @@ def merge(
     )
 
 
+def merge_recent(old: Moments, new: Moments) -> Moments:
+    """Returns the moments of the last `_RECENT_UPDATES` updates, about."""
+    return merge(old, new, _RECENT_UPDATES * new.count)
+
+
+def scale_novelty(
+    novelty: Float[Array, "N T"], recent: Moments, centred: bool
+) -> Float[Array, "N T"]:
+    """Returns intrinsic rewards: novelty in units of its own recent size.
+
+        novelty / root mean square                  or, centred,
+        (novelty - mean) / standard deviation       within +-5
+
+    So they do not shrink with the predictor's errors, and `FLOOR` is relative to them.
+    Where novelty hardly varies, uncentred ones are much larger than their spread, which is
+    the unit of return-based scaling: values and gradients of that head are then huge.
+    """
+    size = jnp.sqrt(recent.mean**2 + recent.variance) + _TINY
+    if not centred:
+        return novelty / size
+    unit = jnp.maximum(jnp.sqrt(recent.variance), _LEAST_DEVIATION * size)
+    return jnp.clip((novelty - recent.mean) / unit, -_LARGEST_REWARD, _LARGEST_REWARD)
+
+
 class ReturnStatistics(NamedTuple):
     """Moments that the return scale of each head is computed from."""
 
@@ -128,7 +161,9 @@ def batch_statistics(
 ) -> ReturnStatistics:
     """Returns the statistics of a replayed batch, with targets for returns."""
     gamma = jnp.array([head.discount for head in heads])
-    discounts = jnp.where(is_terminal[..., None], 0.0, gamma.reshape(1, 1, -1))
+    episodic = jnp.array([head.episodic for head in heads])
+    ends = is_terminal[..., None] & episodic.reshape(1, 1, -1)
+    discounts = jnp.where(ends, 0.0, gamma.reshape(1, 1, -1))
     rows = (x.reshape(-1, len(heads)).T for x in (rewards, discounts, targets))
     return measure(*rows)
 
@@ -161,17 +196,18 @@ def update(
     heads: Sequence[Head],
     source: str | None = None,
 ) -> ReturnStatistics:
-    """Merges a batch: over all time, or over recent steps where a head says so.
+    """Merges a batch: over recent updates for the intrinsic head, else over all time.
 
     Args:
         source: Only heads with this source of reward change; by default all.
     """
-    horizon = jnp.array(
-        [_RECENT_STEPS if head.statistics == "recent" else jnp.inf for head in heads]
+    updates = jnp.array(
+        [_RECENT_UPDATES if head.source == "intrinsic" else jnp.inf for head in heads]
     )
     counted = jnp.array([float(source in (None, head.source)) for head in heads])
 
     def merge_counted(old: Moments, new: Moments) -> Moments:
+        horizon = jnp.where(new.count > 0, updates * new.count, jnp.inf)
         return merge(old, new._replace(count=new.count * counted), horizon)
 
     return ReturnStatistics(*map(merge_counted, old, new))

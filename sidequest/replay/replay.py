@@ -191,11 +191,6 @@ def make_replay(
       priority_exponent, importance_exponent: the defaults are the paper's.
       store: what keeps the steps; `tile_store` for raw frames.
     """
-    if block_length < 1 or streams < 1 or prefix < 0:
-        raise ValueError(
-            f"block_length {block_length} and streams {streams} must be at least 1, "
-            f"prefix {prefix} at least 0"
-        )
     item_blocks = -(-prefix // block_length) + TRAINED_BLOCKS
     needed = item_blocks * block_length * streams
     if capacity < needed:

@@ -35,6 +35,10 @@ from sidequest.replay.replay import (
 )
 from sidequest.types import AnyArray
 
+_TILE = (7, 8)
+"""Height and width of a tile. Small tiles change less often but need more pointers; this is
+ours, for Atari."""
+
 _BYTES_PER_WORD = 4
 """Tiles are 32-bit words, four bytes of a row in each: fewer, larger moves."""
 
@@ -91,15 +95,14 @@ class _TileReport(NamedTuple):
 
 
 def tile_store(
-    frame: Callable[[PyTree], Array], *, memory: int, tile: tuple[int, int] = (7, 8)
+    frame: Callable[[PyTree], Array], *, memory: int, tile: tuple[int, int] = _TILE
 ) -> MakeStore:
     """Returns a store that keeps one array of each step as tiles, the others as they are.
 
     Args:
       frame: picks that array out of a step; uint8, [height, width, ...].
       memory: bytes for pointers and tiles, at most.
-      tile: height and width of a tile. Small tiles change less often but need more
-        pointers; the default is ours, for Atari.
+      tile: height and width of a tile.
     """
 
     def make_store(step_example: PyTree, ring: Ring) -> Store:
@@ -122,7 +125,7 @@ def tile_store(
 
 
 def make_tiling(
-    frame: AnyArray, ring: Ring, *, memory: int, tile: tuple[int, int]
+    frame: AnyArray, ring: Ring, *, memory: int, tile: tuple[int, int] = _TILE
 ) -> Tiling:
     """Returns the sizes that fill `memory`; raises ValueError if that is too small."""
     shape = tuple(frame.shape)

@@ -149,20 +149,16 @@ def build_agent(
     """Builds an agent that plays `spec` by any of these variants, which share their heads.
 
     Raises:
-        ValueError: If the variants need different heads, or sizes do not go together.
+        ValueError: If sizes do not go together.
     """
-    needed = {variant.heads for variant in variants}
-    if len(needed) > 1:
-        listed = "; ".join(f"{variant}: {', '.join(variant.heads)}" for variant in variants)
-        raise ValueError(
-            f"these variants need different heads, so run them apart: {listed}"
-        )
+    (needed,) = {variant.heads for variant in variants}
     learning, replay, switching = config.learning, config.replay, config.switching
     heads = make_heads(
-        needed.pop(),
+        needed,
         discount=learning.discount,
         short_discount=learning.short_discount,
         cut_traces=learning.watkins,
+        episodic_novelty=config.novelty.episodic,
     )
     names = tuple(head.name for head in heads)
     rules = Rules(
@@ -171,12 +167,15 @@ def build_agent(
         n_step=learning.n_step,
         timeout_is_terminal=learning.timeout_is_terminal,
         priority_mix=learning.priority_mix,
+        priorities=learning.priorities,
+        centre_novelty=config.novelty.centred,
         normalise_inputs=learning.normalise_inputs,
         normalise_values=learning.normalise_values,
     )
     network = functools.partial(make_network, config, spec, len(heads))
     core = jax.eval_shape(lambda: network(jax.random.key(0)).initial_state())
-    example, arms = _step_example(spec), _make_arms(switching)
+    example = _step_example(spec)
+    arms = ArmSets(switching.explore_arms, switching.exploit_arms, switching.rate_arms)
     return Agent(
         heads=names,
         arms=arms,
@@ -214,13 +213,13 @@ def make_network(
     config: Config, spec: EnvironmentSpec, heads: int, key: Key
 ) -> RecurrentQNetwork:
     """Returns a fresh network for a game."""
-    network = config.network
+    network, observations = config.network, _observation_spec(spec)
     return RecurrentQNetwork(
         key,
-        _observation_spec(spec),
+        observations,
         spec.num_actions,
         heads,
-        convolutions=_convolutions(network, spec),
+        convolutions=_convolutions(network, observations),
         torso_units=(network.pre_units,),
         core_units=network.core_units,
         post_units=network.post_units,
@@ -260,11 +259,6 @@ def make_switching(switching: SwitchingConfig):
     return make_controller(signals, switching.rule)
 
 
-def _make_arms(switching: SwitchingConfig) -> ArmSets:
-    """Returns the arms that bandits choose from."""
-    return ArmSets(switching.explore_arms, switching.exploit_arms, switching.rate_arms)
-
-
 def _bandit_factory(switching: SwitchingConfig):
     """Returns a function from the number of arms to a bandit."""
     if switching.bandit == "ucb":
@@ -273,11 +267,11 @@ def _bandit_factory(switching: SwitchingConfig):
 
 
 def _make_rnd(config: Config, spec: EnvironmentSpec) -> RND:
-    settings = config.novelty
+    settings, observations = config.novelty, _observation_spec(spec)
     return make_rnd(
-        _observation_spec(spec),
+        observations,
         make_optimiser(config),
-        convolutions=_convolutions(settings, spec),
+        convolutions=_convolutions(settings, observations),
         downsampling=settings.downsampling,
         units=settings.units,
         compute_dtype=_compute_dtype(config),
@@ -288,9 +282,9 @@ def _observation_spec(spec: EnvironmentSpec) -> ObservationSpec:
     return ObservationSpec(spec.observation_shape, spec.maximum, spec.categories)
 
 
-def _convolutions(settings, spec: EnvironmentSpec) -> tuple[ConvolutionShape, ...]:
+def _convolutions(settings, spec: ObservationSpec) -> tuple[ConvolutionShape, ...]:
     """Returns the torso's convolutions; none unless observations are images."""
-    if not is_image(_observation_spec(spec)):
+    if not is_image(spec):
         return ()
     layers = zip(settings.channels, settings.kernels, settings.strides, strict=True)
     return tuple(ConvolutionShape(*layer) for layer in layers)
@@ -363,7 +357,7 @@ class RunState(NamedTuple):
     actors: Any
     """[B]: an `ActorState`; in a hosted run packed."""
     policy: Policy
-    """What the actors act by: parameters, scales and arms as of the last sync."""
+    """What the actors act by: parameters and scales of the last sync, the newest arms."""
     learner: LearnerState
     meta: MetaState
     replay: ReplayState

@@ -282,8 +282,10 @@ class HostedLoop:
         return _BlockRecord(self.blocks - 1, self.updates, record, greedy)
 
     def _update_bandits(self, record: IterationRecord) -> None:
-        """Updates the bandits with the episodes that ended, in their order."""
-        summaries, meta = record.summaries, self.state.run.meta
+        """Updates the bandits with the episodes that ended, in their order; the actors
+        draw with the new probabilities at once."""
+        summaries, run = record.summaries, self.state.run
+        meta = run.meta
         steps, streams = np.nonzero(summaries.finished)
         for first in range(0, len(steps), UPDATE_CHUNK):
             some = slice(first, first + UPDATE_CHUNK)
@@ -292,7 +294,9 @@ class HostedLoop:
             episodes = Episodes(*(_fill(np.asarray(column)[ended]) for column in columns))
             ones = _fill(np.ones(len(ended[0]), bool))
             meta = self.programs.update_bandits(meta, episodes, ones)
-        self._replace(meta=meta)
+        if len(steps):
+            policy = run.policy._replace(arms=self.programs.arm_probabilities(meta))
+            self._replace(meta=meta, policy=policy)
 
     def _replace(self, **changes: Any) -> None:
         """Replaces parts of the run's state."""
@@ -353,7 +357,7 @@ class Backend:
         self.agent = build_agent(config, game.spec, variants, tiled(memory))
         self.state_spec = state_spec(self.agent, variants[0])
         state = self.state_spec["run"]._replace(replay=self.state_spec["replay"])
-        refuse_too_large(state, 1, config.replay.capacity, host_copy=HOST_COPY)
+        refuse_too_large(state, 1, host_copy=HOST_COPY)
         display.say(describe_replay(self.agent, memory))
 
     def start(self, points: Sequence[ResumePoint], display: Display) -> "HostedRun":

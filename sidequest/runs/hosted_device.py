@@ -41,7 +41,7 @@ from sidequest.runs.build import (
     strip_weak_types,
 )
 from sidequest.runs.ondevice import add_block, newest_policy, stored_step, summarise
-from sidequest.switching.metacontroller import MetaState
+from sidequest.switching.metacontroller import ArmProbabilities, MetaState
 from sidequest.types import Key, Timestep
 
 
@@ -172,6 +172,11 @@ def init_state(agent: Agent, episodes: int, arrays: RunArrays) -> HostedState:
 def sync_parameters(agent: Agent, learner: LearnerState, meta: MetaState) -> Policy:
     """Returns what actors act by from now on: copies, since updates donate the learner."""
     return jax.tree.map(jnp.copy, strip_weak_types(newest_policy(agent, learner, meta)))
+
+
+def arm_probabilities(agent: Agent, meta: MetaState) -> ArmProbabilities:
+    """Returns what actors draw arms by; copies, since updates donate the bandits."""
+    return jax.tree.map(jnp.copy, strip_weak_types(agent.meta.arm_probabilities(meta)))
 
 
 def finish_block(
@@ -332,3 +337,4 @@ class Programs:
         self.reprioritise = jax.jit(agent.replay.reprioritise, donate_argnums=0)
         self.sync_parameters = jax.jit(partial(sync_parameters, agent))
         self.update_bandits = jax.jit(agent.meta.update, donate_argnums=0)
+        self.arm_probabilities = jax.jit(partial(arm_probabilities, agent))

@@ -14,7 +14,6 @@ while they work is not known then, so a run that is accepted may still be too la
 
 import contextlib
 import math
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from sidequest.config import Config
 from sidequest.environments.base import EnvironmentSpec
 from sidequest.errors import ConfigError
 from sidequest.replay.replay import MakeStore, ReplayState
-from sidequest.replay.tiles import TileState, tile_store
+from sidequest.replay.tiles import make_tiling, tile_store
 from sidequest.runs.build import Agent, RunState, build_agent, is_key
 from sidequest.switching.variants import Variant
 
@@ -84,14 +83,14 @@ def _memory_for(
     config: Config, spec: EnvironmentSpec, variant: Variant, requested: int | None
 ) -> int:
     try:
-        endless = build_agent(config, spec, [variant], tiled(_ENDLESS))
+        agent = build_agent(config, spec, [variant], tiled(_ENDLESS))
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    replay = jax.eval_shape(endless.replay.init)
-    given = _left_for_replay(endless, replay) if requested is None else requested
+    replay = jax.eval_shape(agent.replay.init)
+    given = _left_for_replay(agent, replay) if requested is None else requested
     memory = min(given, _frame_bytes(replay))
     try:
-        build_agent(config, spec, [variant], tiled(memory))
+        make_tiling(agent.step_example.observation, agent.replay.ring, memory=memory)
     except ValueError as error:
         raise ConfigError(
             f"replay has {memory / 1e9:.3g} GB: {error}. Use more --replay-memory, or less "
@@ -140,19 +139,13 @@ def describe_replay(agent: Agent, memory: int) -> str:
 
 
 def refuse_too_large(
-    state: RunState,
-    runs: int,
-    capacity: int,
-    *,
-    devices: int = 1,
-    host_copy: int | None = None,
+    state: RunState, runs: int, *, devices: int = 1, host_copy: int | None = None
 ) -> None:
     """Raises `ConfigError` if runs need more memory than is free.
 
     Args:
         state: Shapes of one run's state.
         runs: How many of them train side by side.
-        capacity: Observations in the replay of each.
         devices: Accelerators that share the runs.
         host_copy: Largest copy of a run that a checkpoint makes on the host; None: all.
     """
@@ -160,49 +153,27 @@ def refuse_too_large(
     copies = runs * size if host_copy is None else min(size, host_copy)
     on_device, on_host = _free_on_device(), _free_on_host()
     if on_device is None:  # the device is this machine's processor
-        replays = runs if host_copy else 2 * runs
-        places = [("memory", on_host, runs * size + copies, replays)]
+        places = [("memory", on_host, runs * size + copies)]
     else:
-        share = -(-runs // devices)
         places = [
-            ("a device's memory", on_device, share * size, share),
-            ("memory for checkpoints", on_host, copies, runs),
+            ("a device's memory", on_device, -(-runs // devices) * size),
+            ("memory for checkpoints", on_host, copies),
         ]
-    for name, free, needed, replays in places:
+    for name, free, needed in places:
         if free is None or needed <= free:
             continue
         fewer = int(runs * free / needed)
-        advice = f"{fewer} at a time"
-        if not 0 < fewer < runs:
-            excess = (needed - free) / replays
-            advice = _smaller_replay(state.replay, capacity, excess)
-        several = runs > 1
-        raise ConfigError(
-            f"{f'{runs} runs need' if several else 'this run needs'} {_gigabytes(needed)} "
-            f"or more (replay takes {_gigabytes(_nbytes(state.replay))}"
-            f"{' of each' if several else ''}), and {_gigabytes(free)} of {name} are free; "
-            f"{advice} would fit"
+        advice = "use less --replay-memory or replay.capacity"
+        if 0 < fewer < runs:
+            advice = f"{fewer} at a time would fit"
+        who, each = (
+            (f"{runs} runs need", " of each") if runs > 1 else ("this run needs", "")
         )
-
-
-def _smaller_replay(replay: ReplayState, capacity: int, excess: float) -> str:
-    """Returns the option that makes replay smaller by `excess` bytes."""
-    contents = replay.contents
-    budget = _nbytes(replay) - excess
-    each = _nbytes(replay) / capacity
-    if isinstance(contents, TileState):
-        budget = _frame_bytes(replay) - excess
-        pointers = _nbytes(contents.pointers)
-        if budget > 2 * pointers:
-            return f"--replay-memory {_gigabytes(budget - 0.05e9)}".replace(" GB", "GB")
-        # Pointers are counted by observations; that many fit whatever the frames are.
-        tile = contents.pool.shape[-1] * contents.pool.dtype.itemsize
-        each = contents.pointers.shape[-1] * tile + pointers / capacity
-    observations = int(max(0.0, budget) / each)
-    digits = 10 ** max(0, len(str(observations)) - 2)  # round down to two digits
-    if not observations:
-        return "only a smaller network or fewer acting.streams"
-    return f"--set replay.capacity={observations // digits * digits}"
+        raise ConfigError(
+            f"{who} {needed / 1e9:,.1f} GB or more (replay takes "
+            f"{_nbytes(state.replay) / 1e9:,.1f} GB{each}), and {free / 1e9:,.1f} GB of "
+            f"{name} are free; {advice}"
+        )
 
 
 def _free_on_device() -> int | None:
@@ -217,8 +188,6 @@ def _free_on_host() -> int | None:
     free = [*_free_in_control_groups()]
     if _MEMINFO.exists():
         free.append(1024 * int(_read_pairs(_MEMINFO)["MemAvailable:"]))
-    elif "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):
-        free.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return min(free, default=None)
 
 
@@ -240,8 +209,7 @@ def _free_in_control_groups() -> Iterator[int]:
 
 def _read_pairs(path: Path) -> dict[str, str]:
     """Returns the first two words of each line."""
-    pairs = (line.split()[:2] for line in path.read_text().splitlines())
-    return {name: value for name, value in pairs}
+    return dict(line.split()[:2] for line in path.read_text().splitlines())
 
 
 def _frame_bytes(replay: ReplayState) -> int:
@@ -253,7 +221,3 @@ def _nbytes(tree: Any) -> int:
     """Returns the bytes of arrays, or of their shapes, without the small random keys."""
     leaves = (leaf for leaf in jax.tree.leaves(tree) if not is_key(leaf))
     return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
-
-
-def _gigabytes(size: float) -> str:
-    return f"{size / 1e9:,.1f} GB"

@@ -141,12 +141,15 @@ def collect(
 
 
 def update_bandits(agent: Agent, records: StepRecord, state: RunState) -> RunState:
-    """Updates the bandits with the episodes that ended in this block, in their order."""
+    """Updates the bandits with the episodes that ended in this block, in their order; the
+    actors draw with the new probabilities at once."""
     summary = records.summary
     columns = records.choices, summary.episode_return, summary.length, summary.finished
     # Of all environments at one step, then at the next.
     *episodes, ended = (leaf.reshape(-1, *leaf.shape[2:]) for leaf in columns)
-    return state._replace(meta=agent.meta.update(state.meta, Episodes(*episodes), ended))
+    meta = agent.meta.update(state.meta, Episodes(*episodes), ended)
+    policy = state.policy._replace(arms=agent.meta.arm_probabilities(meta))
+    return state._replace(meta=meta, policy=policy)
 
 
 def learn(
@@ -168,7 +171,7 @@ def learn(
 
 
 def sync_parameters(agent: Agent, due: Bool[Array, ""], state: RunState) -> RunState:
-    """Gives the actors the newest parameters, scales and arms, if that is due."""
+    """Gives the actors the newest parameters and scales, if that is due."""
 
     def newest(state: RunState) -> Policy:
         return newest_policy(agent, state.learner, state.meta)
@@ -310,7 +313,7 @@ class Backend:
         state = state_spec(self.agent, environment, variants[0])
         self.state_spec: dict[str, Any] = {"run": state}
         devices = make_mesh(len(runs), sharded=len(runs) > 1).size
-        refuse_too_large(state, len(runs), config.replay.capacity, devices=devices)
+        refuse_too_large(state, len(runs), devices=devices)
 
     def start(self, points: Sequence[ResumePoint], display: Display) -> "Population":
         """Starts runs that are equally far."""

@@ -18,8 +18,6 @@ from sidequest.agent.convolutions import (
     is_image,
 )
 
-FLOAT = jnp.dtype("float32")
-
 PAPER_TORSO = [
     ConvolutionShape(*layer)
     for layer in zip((32, 64, 128, 128), (7, 5, 5, 3), (4, 2, 2, 1), strict=True)
@@ -130,13 +128,13 @@ def test_a_torso_without_layers_lays_the_observation_flat():
 
 def test_numbers_are_divided_by_their_maximum():
     spec = ObservationSpec((2,), maximum=255.0)
-    encoded = encode(spec, jnp.array([255, 51], jnp.uint8), FLOAT)
+    encoded = encode(spec, jnp.array([255, 51], jnp.uint8))
     np.testing.assert_allclose(encoded, [1.0, 0.2])
 
 
 def test_categories_become_one_hot_vectors():
     spec = ObservationSpec((2, 2), maximum=9.0, categories=(3, 2))
-    encoded = encode(spec, jnp.array([[0, 1], [2, 0]], jnp.uint8), FLOAT)
+    encoded = encode(spec, jnp.array([[0, 1], [2, 0]], jnp.uint8))
     np.testing.assert_array_equal(encoded, [[1, 0, 0, 0, 1], [0, 0, 1, 1, 0]])
     assert encoded.shape == encoded_shape(spec)
 

@@ -122,15 +122,16 @@ def transcription(q, q_target, rewards, steps, rules):
         terminated = trained.terminated[:, 1:]
         if rules.timeout_is_terminal:
             terminated = terminated | trained.truncated[:, 1:]
+        unknown = trained.truncated[:, 1:] & ~terminated & head.episodic
+        terminated = terminated & head.episodic
         discounts = np.where(terminated, 0.0, head.discount).astype(np.float32)
-        unknown = trained.truncated[:, 1:] & ~terminated
         for i in range(items):
             best = q[i, :, h].argmax(axis=-1)
             value = q_target[i, np.arange(length), h, best]
             taken = q[i, np.arange(length), h, trained.action[i]]
             goes_on = np.ones(length - 1, bool)
             if head.cut_traces:
-                goes_on = (taken >= q[i, :, h].max(axis=-1))[1:]
+                goes_on = (best == trained.action[i])[1:]
             goes_on &= ~np.append(unknown[i, 1:], False)
             targets[i, :, h] = rlax_targets(
                 rewards[i, :, h], discounts[i], value[1:], N_STEP, goes_on
@@ -140,17 +141,33 @@ def transcription(q, q_target, rewards, steps, rules):
         sigma[h] = max(np.sqrt(np.var(rewards[..., h]) + spread), FLOOR)
     scaled = errors / sigma
     losses = 0.5 * np.sum(scaled**2, axis=(1, 2))
-    size = np.abs(scaled).mean(axis=2)
+    counted = slice(None) if rules.priorities == "all" else [0, 2]
+    size = np.abs(scaled)[..., counted].mean(axis=2)
     priorities = 0.9 * size.max(axis=1) + 0.1 * size.mean(axis=1)
     return losses, priorities, sigma, errors
 
 
+ENDLESS = {
+    "heads": make_heads(
+        ("intrinsic", "short"),
+        discount=GAMMA,
+        short_discount=SHORT,
+        episodic_novelty=False,
+    )
+}
+
+
 @pytest.mark.parametrize(
-    ("heads", "timeout_is_terminal"),
-    [(("extrinsic",), False), (("extrinsic",), True), (("intrinsic", "short"), False)],
+    ("heads", "changes"),
+    [
+        (("extrinsic",), {}),
+        (("extrinsic",), {"timeout_is_terminal": True}),
+        (("intrinsic", "short"), {}),
+        (("intrinsic", "short"), {"centre_novelty": True, "priorities": "extrinsic"}),
+        (("intrinsic", "short"), ENDLESS),
+    ],
 )
-def test_an_update_is_its_transcription(heads, timeout_is_terminal):
-    changes = {"timeout_is_terminal": True} if timeout_is_terminal else {}
+def test_an_update_is_its_transcription(heads, changes):
     learner, state, rules = compiled(*heads, **changes)
     for seed in range(3):
         steps = random_steps(seed, ITEMS, PREFIX + TRAINED)
@@ -161,7 +178,9 @@ def test_an_update_is_its_transcription(heads, timeout_is_terminal):
         arrived = np.asarray(steps.reward)[:, PREFIX + 1 :]
         first = np.asarray(steps.is_first)[:, PREFIX + 1 :]
         led_to = np.asarray(steps.observation)[:, PREFIX + 1 :].sum(axis=-1)
-        novel = np.where(first, 0.0, led_to)
+        led_to = led_to - led_to.mean() if rules.centre_novelty else led_to
+        led_to = led_to / np.sqrt(np.mean(led_to**2))
+        novel = led_to if changes == ENDLESS else np.where(first, 0.0, led_to)
         columns = [novel if head.source == "intrinsic" else arrived for head in rules.heads]
         rewards = np.stack(columns, axis=-1).astype(np.float32)
         losses, expected, sigma, errors = transcription(q, q_target, rewards, steps, rules)

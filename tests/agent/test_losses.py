@@ -32,12 +32,13 @@ def ends_of(steps, terminated=(), truncated=(), cut=(), timeout_is_terminal=Fals
     return ends_by(*flags, timeout_is_terminal)
 
 
-def ends_by(terminated, truncated, is_first, timeout_is_terminal):
+def ends_by(terminated, truncated, is_first, timeout_is_terminal, episodic=True):
     """Ends of T transitions, from what arrived with their T next states."""
     flags = (jnp.append(False, flag) for flag in (terminated, truncated, is_first))
     nothing = jnp.zeros(len(terminated) + 1)
     action = nothing.astype(int)
     (head,) = make_heads((), discount=GAMMA)
+    head = head._replace(episodic=episodic)
     return episode_ends(
         Step(nothing, action, nothing, *flags, action),
         head,
@@ -176,6 +177,24 @@ def test_a_truncation_by_hand():
     terminal = ends_of(4, truncated=(2,), timeout_is_terminal=True)
     expected = ends_of(4, terminated=(2,))
     jax.tree.map(np.testing.assert_array_equal, terminal, expected)
+
+
+@pytest.mark.parametrize("timeout_is_terminal", [False, True])
+def test_a_return_that_is_not_episodic_passes_into_the_next_episode(timeout_is_terminal):
+    # Transition 0 terminates, 1 is cut off by time, 2 by an interruption, n = 2, gamma 0.9:
+    #   1 + 0.9 (2 + 0.9 * 20);  2 + 0.9 * 20, at s_2 at the latest;  nothing;  8 + 0.9 * 40
+    nothing = jnp.zeros(4, bool)
+    ends = ends_by(
+        nothing.at[0].set(True),
+        nothing.at[1].set(True),
+        nothing.at[:3].set(True),
+        timeout_is_terminal,
+        episodic=False,
+    )
+    r, v = jnp.array([1.0, 2, 4, 8]), jnp.array([10.0, 20, 30, 40])
+    target = n_step_targets(r, ends, v, jnp.ones(4, bool), 2)
+    errors = td_errors(jnp.zeros(4), target, ends)
+    np.testing.assert_allclose(errors, [19.0, 20.0, 0.0, 44.0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("timeout_is_terminal", [False, True])

@@ -71,7 +71,7 @@ def loss_by(unroll, is_first):
 def test_one_step_by_hand():
     """All gates 0 but for their biases: c' = sigmoid(1) c, h' = tanh(c') / 2."""
     core = make_core()
-    nothing = core.project(jnp.zeros(INPUTS))
+    nothing = core.inputs(jnp.zeros(INPUTS))
     np.testing.assert_array_equal(nothing, [0] * 10 + [1] * 5 + [0] * 5)
     state = core.step(nothing, CoreState(jnp.zeros(UNITS), jnp.full(UNITS, 2.0)))
     np.testing.assert_allclose(state.cell, 2 / (1 + np.exp(-1)), rtol=1e-6)

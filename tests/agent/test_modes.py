@@ -97,7 +97,7 @@ def test_the_mode_picks_the_behaviour():
 
 
 def test_the_extrinsic_head_is_always_there():
-    expected = Head("extrinsic", "extrinsic", 0.997, False, "all")
+    expected = Head("extrinsic", "extrinsic", 0.997, False, True)
     assert make_heads(()) == make_heads(("extrinsic",)) == (expected,)
 
 
@@ -109,8 +109,13 @@ def test_order_does_not_depend_on_the_caller():
 
 def test_an_intrinsic_head_brings_trace_cutting_to_all():
     extrinsic, intrinsic = make_heads(("intrinsic",))
-    assert extrinsic == Head("extrinsic", "extrinsic", 0.997, True, "all")
-    assert intrinsic == Head("intrinsic", "intrinsic", 0.997, True, "recent")
+    assert extrinsic == Head("extrinsic", "extrinsic", 0.997, True, True)
+    assert intrinsic == Head("intrinsic", "intrinsic", 0.997, True, True)
+
+
+def test_only_the_intrinsic_head_may_pass_into_the_next_episode():
+    heads = make_heads(("intrinsic", "twin"), episodic_novelty=False)
+    assert [head.episodic for head in heads] == [True, False, True]
 
 
 @pytest.mark.parametrize("cut", [True, False])

@@ -122,22 +122,53 @@ def test_merging_stays_exact_over_billions_of_steps():
     np.testing.assert_allclose(running, (5e9, 100.0, 1.0), rtol=1e-4)
 
 
-def test_recent_statistics_forget_and_the_others_do_not():
-    # Both heads see rewards of scale 1 for 10^6 steps, then of scale 0.01 for 10^7.
+@pytest.mark.parametrize("size", [4, 1_000])
+def test_recent_statistics_forget_by_updates_and_the_others_do_not(size):
+    # Both heads see rewards of scale 1 in 200 updates, then of scale 0.01 in 1,000.
     def flat(scale):
-        x = jnp.tile(jnp.array([-scale, scale]), (2, 50_000))
+        x = jnp.tile(jnp.array([-scale, scale]), (2, size // 2))
         return scaling.measure(x, jnp.full_like(x, 0.997), jnp.zeros_like(x))
 
-    running = scaling.init(2)
-    for _ in range(10):
-        running = scaling.update(running, flat(1.0), HEADS)
+    @jax.jit
+    def repeat(running, count, scale):
+        def step(_, running):
+            return scaling.update(running, flat(scale), HEADS)
+
+        return jax.lax.fori_loop(0, count, step, running)
+
+    running = repeat(scaling.init(2), 200, 1.0)
     np.testing.assert_allclose(scaling.return_scale(running), [1.0, 1.0], rtol=1e-5)
-    for _ in range(100):
-        running = scaling.update(running, flat(0.01), HEADS)
+    running = repeat(running, 1_000, 0.01)
     extrinsic, intrinsic = scaling.return_scale(running)
-    np.testing.assert_allclose(extrinsic, np.sqrt(1 / 11), rtol=1e-2)
-    # A tenth goes with every 10^5 steps.
-    np.testing.assert_allclose(intrinsic, np.sqrt(0.9**100 + 0.01**2), rtol=1e-2)
+    np.testing.assert_allclose(extrinsic, np.sqrt(1 / 6), rtol=1e-2)
+    # A two-hundredth goes with every update, however large its batch is.
+    np.testing.assert_allclose(intrinsic, np.sqrt(0.995**1_000 + 0.01**2), rtol=1e-2)
+
+
+def test_scaled_novelty_by_hand():
+    # Mean 4, variance 9: the root mean square is 5.
+    recent = scaling.Moments(*(jnp.float32(x) for x in (10.0, 4.0, 9.0)))
+    novelty = jnp.array([[1.0, 4.0, 10.0, 100.0]])
+    scaled = scaling.scale_novelty(novelty, recent, centred=False)
+    np.testing.assert_allclose(scaled, [[0.2, 0.8, 2.0, 20.0]], rtol=1e-6)
+    # Within 5 deviations.
+    centred = scaling.scale_novelty(novelty, recent, centred=True)
+    np.testing.assert_allclose(centred, [[-1.0, 0.0, 2.0, 5.0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("factor", [1e-8, 1e4])
+def test_scaled_novelty_does_not_depend_on_its_size(centred, factor):
+    novelty = jnp.array(np.random.default_rng(0).gamma(1.0, size=(4, 9)), jnp.float32)
+
+    def scaled(novelty):
+        recent = scaling.moments(novelty.reshape(-1), axis=0)
+        return scaling.scale_novelty(novelty, recent, centred)
+
+    np.testing.assert_allclose(scaled(factor * novelty), scaled(novelty), rtol=1e-4)
+    constant = scaled(jnp.full((4, 9), factor))
+    np.testing.assert_allclose(constant, 0.0 if centred else 1.0, atol=1e-3)
+    assert not scaled(jnp.zeros((4, 9))).any()
 
 
 def test_a_head_without_news_keeps_its_statistics():

@@ -1,7 +1,7 @@
 """Three small runs, by the command line alone: `python -m tests.golden.runs FOLDER`.
 
-They use nothing but the command and the protocol of environments, so that any version of
-the package can make them. Run on one core: results are bit-equal for the same number only.
+They use nothing but the command and the protocol of environments. Run on one core: results
+are bit-equal for the same number only.
 """
 
 import os
@@ -30,6 +30,11 @@ SMALL = {
     "evaluation.interval": 2_048,
     "evaluation.episodes": 4,
     "evaluation.traces": 20,
+}
+NOVELTY = {
+    "novelty.episodic": True,
+    "novelty.centred": False,
+    "learning.priorities": "all",
 }
 FRAMES = {
     "network.channels": "(4,4)",
@@ -61,7 +66,7 @@ def _run(name: str, variant: str, game: str, frames: int, settings: dict) -> Gol
 
 RUNS = [
     _run("informed", "XU-intra(*,informed,p*,X)", "golden:offers", 4_096, SMALL),
-    _run("intrinsic", "XI-intra(*,blind,n*,X)", "golden:offers", 4_096, SMALL),
+    _run("intrinsic", "XI-intra(*,blind,n*,X)", "golden:offers", 4_096, SMALL | NOVELTY),
     _run("hosted", "XU-intra(10,informed,p*,X)", "golden:drawn", 2_688, SMALL | FRAMES),
 ]
 

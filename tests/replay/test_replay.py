@@ -293,9 +293,6 @@ def test_capacity_is_in_whole_blocks():
     [
         ({"capacity": 35}, "capacity 35 is less than the 36 observations"),
         ({"prefix": 5, "capacity": 47}, "capacity 47 is less than the 48 observations"),
-        ({"prefix": -1}, "prefix -1"),
-        ({"block_length": 0}, "block_length 0"),
-        ({"streams": 0}, "streams 0"),
     ],
 )
 def test_sizes_that_cannot_work_are_refused(change, message):

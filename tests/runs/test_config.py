@@ -277,9 +277,3 @@ def test_the_networks_are_of_the_size_that_was_asked_for():
     assert [layer.weight.shape[-1] for layer in novelty.torso.convolutions] == [32, 64, 64]
     assert novelty.output.weight.shape[-1] == 128
     assert state.rnd.normaliser.mean.shape == (20, 20, 3)  # every second pixel
-
-
-def test_variants_with_different_heads_do_not_share_a_program():
-    both = [parse("XU-step-level-0.1"), parse("XI-step-level-0.1")]
-    with pytest.raises(ValueError, match="different heads.*extrinsic, intrinsic"):
-        build_agent(SMALL, FRAMES, both)

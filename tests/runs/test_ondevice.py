@@ -161,14 +161,14 @@ def test_actors_pull_at_their_interval_only(loop, alone):
     members, _ = alone[0]
     for block, (before, after) in enumerate(zip(members[:-1], members[1:], strict=True)):
         pulled, kept = arrays((after.policy, before.policy))
+        expected = kept[:2]
         if block % 2 == 1:
-            newest = arrays((after.learner.q_function, after.learner.scale))
-            jax.tree.map(np.testing.assert_array_equal, pulled[:2], newest)
-            arms = loop.agent.meta.arm_probabilities(after.meta)
-            close = functools.partial(np.testing.assert_allclose, rtol=1e-6)
-            close(pulled.arms.probabilities, arms.probabilities)
-        else:
-            jax.tree.map(np.testing.assert_array_equal, pulled, kept)
+            expected = arrays((after.learner.q_function, after.learner.scale))
+        jax.tree.map(np.testing.assert_array_equal, tuple(pulled[:2]), tuple(expected))
+        # Arms are those of the bandits after every block.
+        arms = loop.agent.meta.arm_probabilities(after.meta)
+        close = functools.partial(np.testing.assert_allclose, rtol=1e-6)
+        close(pulled.arms.probabilities, arms.probabilities)
     # And pulling makes a difference.
     first, last = arrays((members[0].policy.q_function, members[-1].policy.q_function))
     assert (first.network.post.weight != last.network.post.weight).any()
