@@ -384,6 +384,7 @@ _RUN: dict[str, Any] = {
     **{"variant": _TEXT, "game": _TEXT, "seed": _COUNT, "frames?": _COUNT},
     **{"config?": {"*": _SETTINGS}, "pace?": {"*": _COUNT}, "memory?": _MAYBE_COUNT},
     **{"checkpoints?": _CHECKPOINTS, "saving?": _CHECKPOINTS, "sharded?": _FLAG},
+    "sticky_actions?": _NUMBER,
     **{"device?": _TEXT, "versions?": {"*": _TEXT}, "python?": _TEXT, "cores?": _COUNT},
     **{"platform?": _TEXT, "revision?": _MAYBE_TEXT, "command?": _TEXT, "started?": _TEXT},
     "resumed?": [{"frames": _COUNT, "time": _TEXT, "command": _TEXT, "changed": _SETTINGS}],
