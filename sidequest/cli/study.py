@@ -15,6 +15,7 @@ from sidequest.cli.options import (
     use_compilation_cache,
 )
 from sidequest.errors import Exit, InvalidRequest
+from sidequest.records import available_cores
 
 _FAILED = 1  # exit code: some runs failed; all others are there
 
@@ -86,7 +87,7 @@ def study(
 
         check_address(cluster)
     if cluster is None and workers is None:
-        workers = chosen.workers
+        workers = chosen.workers and min(chosen.workers, available_cores())
     folder = out or Path("studies", chosen.name.replace("/", "-"))
     use_compilation_cache()
     if not workers and cluster is None:

@@ -1,8 +1,8 @@
-"""Estimates how long a study will take and how much disk, from a short measurement.
+"""What `--dry-run` says: how many runs a study has, how long they take, what they need.
 
-The programs with most frames are measured first: as many runs as there are devices, for
-some ten thousand frames, in a process of its own and a folder that is removed. When the
-time for it is used up, the other programs count as the mean of those that were measured.
+The program with most frames is measured: as many runs as there are devices, in a process of
+its own and a folder that is removed. Where that takes too long, or the hardware for it is
+not here, rates count that were measured elsewhere, and the text says so.
 """
 
 import math
@@ -13,14 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sidequest.runs.display import Progress, duration, short
-from sidequest.study.scheduler import Group, Outcome, missing, plan_groups
+from sidequest.environments import registry
+from sidequest.runs.display import Progress, duration, plural, short
+from sidequest.study.scheduler import Group, Outcome, missing, plan_groups, program
 from sidequest.study.studies import Job, Study, jobs_of
 from sidequest.study.workers import Share, Worker, split_machine
 
-_MEASURING = 20.0  # seconds after which no further measurement begins
-_LONGEST = 60.0  # seconds for one of them, compilation included
+_LONGEST = 40.0  # seconds for a measurement, compilation included
 _FRAMES = 30_000  # that a measured run makes after its warm-up
+_OVERHEAD = 0.7e9  # bytes of a process that trains, beside its runs
 
 
 class Cost(NamedTuple):
@@ -30,81 +31,102 @@ class Cost(NamedTuple):
     """Seconds until the first chunk was done."""
     rate: float
     """Frames a second, of all runs together."""
-    fixed: float
-    """Bytes of a run that do not grow: parameters, checkpoints."""
-    growing: float
-    """Bytes of tables for each frame."""
+    source: str
+    """Where these numbers are from."""
+    fixed: float = math.nan
+    """Bytes on disk for each run that do not grow: parameters, checkpoints."""
+    growing: float = math.nan
+    """Bytes on disk for each frame: tables."""
+
+
+_ELSEWHERE = {
+    # By kind of machine, and whether games run on emulators. From docs/performance.md:
+    # minatar:breakout with the preset small, populations of 16 and of 128; Ms. Pac-Man with
+    # the preset paper.
+    ("cpu", False): Cost(14, 10_200, "on two cores of an AMD EPYC"),
+    ("gpu", False): Cost(37, 1_570_000, "on one NVIDIA H200"),
+    ("gpu", True): Cost(140, 79_300, "on one NVIDIA H200, 16 cores and 1,536 emulators"),
+}
+# Bytes that a run of the paper's agent takes on the device: 4 million frames in replay, and
+# an update at work (docs/performance.md).
+_PAPER_REPLAY, _AT_WORK = 32.4e9, 4e9
 
 
 def forecast(study: Study, folder: Path, workers: int) -> str:
     """Returns what `--dry-run` prints."""
     jobs = jobs_of(study)
     left = missing(folder, jobs)
-    shares = split_machine(workers)
-    groups = plan_groups(left, shares[0].machine)
-    frames = sum(group.frames for group in groups)
+    share = split_machine(workers)[0]
+    groups = plan_groups(left, share.machine)
+    counts = [
+        plural(len(study.variants), "variant"),
+        plural(len(study.games), "game"),
+        plural(study.seeds, "seed"),
+    ]
     lines = [
         f"{study.name}: {study.title}",
-        f"{len(jobs)} runs of {len(study.variants)} variants, {len(study.games)} games and "
-        f"{study.seeds} seeds, {short(study.frames)} frames each; "
-        f"{len(left)} of them are missing: {short(frames)} frames",
-        "",
+        f"{plural(len(jobs), 'run')} ({', '.join(counts)}) of {short(study.frames)} frames "
+        f"each, {len(left)} missing",
     ]
-    for group in groups if len(groups) <= 40 else groups[:20]:
-        lines.append(
-            f"  {len(group.jobs):>4} runs  {short(group.frames):>6}  {group.label}"
-        )
-    if len(groups) > 40:
-        lines.append(f"   … and {len(groups) - 20} more groups")
     if not groups:
         return "\n".join([*lines, "Nothing is left to run."])
-    return "\n".join([*lines, "", *_estimate(groups, shares[0], workers)])
+    lines += ["", f"{'game':<28}{'runs':>6}{'frames':>8}{'programs':>10}"]
+    for game in study.games:
+        own = [job for job in left if job.spec.game == game]
+        programs = {program(job)[:-1] for job in own}
+        frames = short(sum(job.spec.frames for job in own))
+        lines.append(f"{game:<28}{len(own):>6}{frames:>8}{len(programs):>10}")
+    return "\n".join([*lines, "", *_estimate(groups, share, workers)])
 
 
 def _estimate(groups: Sequence[Group], share: Share, workers: int) -> list[str]:
-    """Measures as many programs as there is time for, and sums up all groups."""
-    begin = time.monotonic()
-    programs: dict[tuple, list[Group]] = {}
-    for group in groups:
-        programs.setdefault(_program(group), []).append(group)
-    frames = {key: sum(group.frames for group in programs[key]) for key in programs}
-    costs: dict[tuple, Cost] = {}
-    labels = []
-    for key in sorted(programs, key=lambda key: -frames[key]):
-        if time.monotonic() - begin > _MEASURING:
-            break
-        jobs = programs[key][0].jobs[: share.devices]
-        few = Group(tuple(map(_shorten, jobs)))
-        cost = measure(few, split_machine(1)[0])
-        if cost is not None:
-            costs[key] = cost
-            labels.append(
-                f"  {few.label}: {short(cost.rate)} frames/s, {cost.startup:.0f} s to start"
-            )
-    if not costs:
-        return [
-            f"no estimate: no run of {groups[0].label} could be measured here in "
-            f"{duration(_LONGEST)}"
-        ]
-    mean = Cost(*map(statistics.mean, zip(*costs.values(), strict=True)))
-    seconds = disk = 0.0
-    for group in groups:
-        cost = costs.get(_program(group), mean)
-        seconds += cost.startup + group.frames / cost.rate
-        disk += len(group.jobs) * cost.fixed + group.frames * cost.growing
-    return [
-        f"time  about {duration(seconds / workers)}",
-        f"disk  about {_size_text(disk)}",
-        f"measured in {duration(time.monotonic() - begin)}:",
-        *labels,
-        "programs that were not measured count as the mean of these",
+    """Returns lines on time, memory and disk."""
+    largest = max(groups, key=lambda group: group.frames)
+    hosted = registry.is_atari(largest.jobs[0].spec.game)
+    on_cpu = share.machine.kind == "cpu" and not hosted
+    if hosted and share.machine.kind == "cpu":
+        measured = "the paper's agent needs a GPU, and there is none here"
+    else:
+        measured = measure(
+            Group(tuple(map(_shorten, largest.jobs[: share.devices]))), share
+        )
+    if isinstance(measured, Cost):
+        cost, notes = measured, []
+    else:
+        cost = _ELSEWHERE["cpu" if on_cpu else "gpu", hosted]
+        notes = [f"        not measured here: {measured}"]
+    # Workers that share a device are no faster together, but one can start meanwhile.
+    frames = sum(group.frames for group in groups) / (workers if on_cpu else 1)
+    seconds = cost.startup * len(groups) / workers + frames / cost.rate
+    lines = [
+        f"time    about {duration(seconds)}, at {short(cost.rate)} frames/s as measured "
+        f"{cost.source}",
+        *notes,
+        f"memory  about {_size_text(workers * _memory(largest))}"
+        f"{'' if on_cpu else ' of the GPU'}, with "
+        f"{plural(workers * len(largest.jobs), 'run')} at a time",
     ]
+    disk = sum(len(one.jobs) * cost.fixed + one.frames * cost.growing for one in groups)
+    return lines if math.isnan(disk) else [*lines, f"disk    about {_size_text(disk)}"]
 
 
-def _program(group: Group) -> tuple:
-    """Groups with equal keys are about equally fast."""
-    spec = group.jobs[0].spec
-    return spec.game, spec.variant.heads
+def _memory(group: Group) -> float:
+    """Returns the bytes that a group of runs takes while it trains, about."""
+    import jax
+
+    from sidequest.environments.base import CompiledEnvironment
+    from sidequest.runs.build import build_agent, is_key
+    from sidequest.runs.ondevice import state_spec
+
+    job = group.jobs[0]
+    environment = registry.make(job.spec.game)
+    if not isinstance(environment, CompiledEnvironment):
+        return len(group.jobs) * ((job.memory or _PAPER_REPLAY) + _AT_WORK)
+    variants = [one.spec.variant for one in group.jobs]
+    agent = build_agent(job.spec.config, environment.spec, variants)
+    leaves = jax.tree.leaves(state_spec(agent, environment, variants[0]))
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if not is_key(leaf))
+    return _OVERHEAD + 2 * size * len(variants)  # the runs, and a checkpoint of them
 
 
 def _shorten(job: Job) -> Job:
@@ -112,34 +134,38 @@ def _shorten(job: Job) -> Job:
     return job._replace(spec=job.spec._replace(frames=frames))
 
 
-def measure(group: Group, share: Share) -> Cost | None:
-    """Runs a group for a while; returns None if it reported no progress."""
-    shown: list[Progress] = []
-    startup = math.nan
+def measure(group: Group, share: Share) -> Cost | str:
+    """Runs a group for a while; returns what it costs, or why that is not known."""
+    game, runs = group.jobs[0].spec.game, plural(len(group.jobs), "run")
+    shown: list[tuple[float, Progress]] = []
+    said = "starting"
     with tempfile.TemporaryDirectory() as place:
         begin = time.monotonic()
         worker = Worker(group, Path(place), share)
         while worker.pipe.poll(max(0.0, begin + _LONGEST - time.monotonic())):
             message = worker.read()
             if isinstance(message, Outcome):
+                if message.kind != "done":
+                    said = message.reason
                 break
             if isinstance(message, Progress):
-                startup = startup if shown else time.monotonic() - begin
-                shown.append(message)
+                shown.append((time.monotonic() - begin, message))
+            else:
+                said = message
         worker.process.kill()
         worker.close()
         sizes: dict[bool, int] = {True: 0, False: 0}
         for path in filter(Path.is_file, Path(place).rglob("*")):
             sizes[path.suffix in (".jsonl", ".parquet")] += path.stat().st_size
-    if not shown:
-        return None
-    runs = len(group.jobs)
-    learning = shown[len(shown) // 3 :]  # the first part is warm-up
+    if len(shown) < 2:
+        return f"{runs} of {game} came no further in {_LONGEST:.0f} s than: {said}"
+    learning = [progress for _, progress in shown[len(shown) // 3 :]]  # not the warm-up
     return Cost(
-        startup=startup,
+        startup=shown[0][0],
         rate=statistics.median(progress.frame_rate for progress in learning),
-        fixed=sizes[False] / runs,
-        growing=sizes[True] / (runs * shown[-1].frames),
+        source=f"here ({runs} of {game}; other games count as this one)",
+        fixed=sizes[False] / len(group.jobs),
+        growing=sizes[True] / (len(group.jobs) * shown[-1][1].frames),
     )
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from sidequest.cli import study as command
 from sidequest.study import estimate, scheduler
-from sidequest.study.studies import STUDIES
+from sidequest.study.scheduler import Group
+from sidequest.study.studies import STUDIES, jobs_of
 from sidequest.study.workers import Share
 from tests.cli import run
 from tests.study.fakes import finish_runs, study
@@ -42,18 +43,45 @@ def test_the_list_has_every_study(capsys):
     assert "777" in shown and "NAME/tiny" in shown
 
 
-def test_a_dry_run_counts_and_estimates(monkeypatch, tmp_path, capsys):
+@pytest.fixture
+def two_cores(monkeypatch):
+    monkeypatch.setattr(estimate, "split_machine", lambda count: [Share(devices=2)] * count)
+
+
+def test_a_dry_run_counts_and_estimates(monkeypatch, two_cores, tmp_path, capsys):
     def measure(group, share):
-        assert {job.spec.frames for job in group.jobs} == {30_000}
-        return estimate.Cost(10.0, 10_000.0, 1e6, 10.0)
+        assert [job.spec.frames for job in group.jobs] == [1_000] * 2
+        return estimate.Cost(10.0, 1_000.0, "here", 1e6, 10.0)
 
     monkeypatch.setattr(estimate, "measure", measure)
-    monkeypatch.setattr(estimate, "split_machine", lambda count: [Share(devices=2)] * count)
-    assert not run("study", "quick", "--dry-run", "--out", tmp_path / "study")
-    shown = capsys.readouterr().out
-    assert "94 runs of 32 variants, 2 games and 2 seeds, 30k frames each" in shown
-    # 7 groups start in 10 s each, then 94 x 30k frames at 10k a second.
-    assert "time  about 5 min 52 s" in shown
-    # 94 x 1 MB, and 2.82M frames of 10 bytes.
-    assert "disk  about 122 MB" in shown
+    monkeypatch.setitem(STUDIES, "fake", study(40, games=("probe:constant",)))
+    assert not run("study", "fake", "--dry-run", "--out", tmp_path / "study")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == (
+        "40 runs (1 variant, 1 game, 40 seeds) of 1k frames each, 40 missing"
+    )
+    assert lines[4].split() == ["probe:constant", "40", "40k", "1"]
+    # 2 groups start in 10 s each, then 40 x 1k frames at 1k a second.
+    assert lines[6] == "time    about 1 min, at 1k frames/s as measured here"
+    assert lines[7].startswith("memory  about ") and "32 runs at a time" in lines[7]
+    # 40 x 1 MB, and 40k frames of 10 bytes.
+    assert lines[8] == "disk    about 40.4 MB"
     assert not (tmp_path / "study").exists()
+
+
+def test_what_is_not_here_counts_as_it_was_measured_elsewhere(two_cores, tmp_path, capsys):
+    assert not run("study", "paper", "--dry-run", "--out", tmp_path)
+    shown = capsys.readouterr().out
+    assert shown.count("\n") < 20
+    # 777 runs of 2.049 billion frames.
+    assert "about 233 d 15 h, at 79.3k frames/s as measured on one NVIDIA H200" in shown
+    assert "not measured here: the paper's agent needs a GPU, and there is none" in shown
+    assert "36.4 GB of the GPU, with 1 run at a time" in shown
+
+
+def test_a_dry_run_says_why_nothing_could_be_measured(tmp_path):
+    """Not only that, but what the worker said."""
+    (job,) = jobs_of(study(1))
+    bad = Group((job._replace(spec=job.spec._replace(game="probe:nothing")),))
+    reason = estimate.measure(bad, Share())
+    assert "no game called 'probe:nothing'" in reason
