@@ -1,17 +1,30 @@
 """`sidequest games`, `evaluate` and `watch`: the games, and how a run's agent plays."""
 
 import errno
+import itertools
 import json as jsons
 import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional
 
 from sidequest.cli.options import Flag, check_run, option, use_compilation_cache
 from sidequest.errors import InvalidRequest, unknown
+
+if TYPE_CHECKING:
+    from sidequest.environments.registry import Game
+
+_SUITES = {
+    "minatar": "arcade games of 10 x 10 pixels, compiled",
+    "minigrid": "grid worlds with sparse rewards, compiled",
+    "classic": "control, compiled",
+    "bsuite": "exploration and memory, compiled",
+    "probe": "tasks of a few steps that check an agent, compiled",
+    "atari": "raw frames, on emulators; those with reference scores first",
+}
 
 
 def games(
@@ -19,8 +32,11 @@ def games(
     /,
     json: Flag = False,
 ) -> None:
-    """Lists all games by name, with the scores of a random player and a human, and the
-    probability that an action is repeated (sticky actions).
+    """Lists all games by suite: games that train in minutes first, Atari last.
+
+    random, human: mean returns of a random policy and a human, where known.
+
+    sticky: probability that an action is repeated.
 
     For example:
       sidequest games minatar
@@ -32,8 +48,8 @@ def games(
     """
     from sidequest.environments import registry
 
-    listed = registry.games()
-    suites = sorted({game.suite for game in listed})
+    listed = sorted(registry.games(), key=_usefulness)
+    suites = list(dict.fromkeys(game.suite for game in listed))
     if suite is not None and suite not in suites:
         raise InvalidRequest(unknown("suite", suite, suites))
     listed = [game for game in listed if suite in (None, game.suite)]
@@ -41,10 +57,18 @@ def games(
         print(jsons.dumps([game._asdict() for game in listed]))
         return
     print(f"{'game':<36}{'random':>10}{'human':>10}{'sticky':>10}")
-    for game in listed:
-        scores = (game.random_score, game.human_score)
-        shown = "".join(f"{'' if one is None else f'{one:,.1f}':>10}" for one in scores)
-        print(f"{game.name:<36}{shown}{game.sticky_actions:>10g}")
+    for name, own in itertools.groupby(listed, lambda game: game.suite):
+        print(f"\n{name}: {_SUITES.get(name, 'your own')}")
+        for game in own:
+            scores = (game.random_score, game.human_score)
+            shown = "".join(f"{'' if s is None else f'{s:,.1f}':>10}" for s in scores)
+            print(f"  {game.name:<34}{shown}{game.sticky_actions:>10g}")
+
+
+def _usefulness(game: "Game") -> tuple:
+    """Returns a key that sorts by suite, and games with known scores first."""
+    place = [*_SUITES].index(game.suite) if game.suite in _SUITES else len(_SUITES)
+    return place, game.random_score is None, game.human_score is None
 
 
 def evaluate(

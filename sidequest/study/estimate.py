@@ -76,20 +76,22 @@ def forecast(study: Study, folder: Path, workers: int) -> str:
         programs = {program(job)[:-1] for job in own}
         frames = short(sum(job.spec.frames for job in own))
         lines.append(f"{game:<28}{len(own):>6}{frames:>8}{len(programs):>10}")
-    return "\n".join([*lines, "", *_estimate(groups, share, workers)])
+    return "\n".join([*lines, "", *_estimate(study, groups, share, workers)])
 
 
-def _estimate(groups: Sequence[Group], share: Share, workers: int) -> list[str]:
+def _estimate(
+    study: Study, groups: Sequence[Group], share: Share, workers: int
+) -> list[str]:
     """Returns lines on time, memory and disk."""
     largest = max(groups, key=lambda group: group.frames)
     hosted = registry.is_atari(largest.jobs[0].spec.game)
     on_cpu = share.machine.kind == "cpu" and not hosted
     if hosted and share.machine.kind == "cpu":
         measured = "the paper's agent needs a GPU, and there is none here"
+        workers = study.workers or 1
     else:
-        measured = measure(
-            Group(tuple(map(_shorten, largest.jobs[: share.devices]))), share
-        )
+        few = map(_shorten, largest.jobs[: share.devices])
+        measured = measure(Group(tuple(few)), share)
     if isinstance(measured, Cost):
         cost, notes = measured, []
     else:
