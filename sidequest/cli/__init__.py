@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from sidequest.errors import Exit, SidequestError, unknown
 
@@ -53,7 +53,8 @@ def main(arguments: list[str] | None = None) -> None:
         # Python's own way, an exception, gets lost inside callbacks of compiled code. A run
         # that has something to save listens to signals itself.
         signal.signal(signal.SIGINT, _exit_at_once)
-    open_closed_streams()
+        open_closed_streams()
+        sys.stderr = _Unwatched(sys.stderr)
     name, *options = arguments or ["--help"]
     if name in ("-h", "--help"):
         commands = "\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())
@@ -91,29 +92,54 @@ def _run(name: str, options: list[str]) -> int | None:
     except OSError as error:
         if error.errno not in _CANNOT_WRITE:
             raise
+        if error.filename is None:  # it is a stream, and `_exit` says so
+            _exit(Exit.CANNOT_WRITE)
         _fail(f"{error.filename}: {error.strerror}", Exit.CANNOT_WRITE)
 
 
 def _exit_at_once(*_) -> NoReturn:
     shown = b"\x1b[?25h" if os.isatty(2) else b""  # the cursor, if a panel has hidden it
-    os.write(2, shown + b"\ninterrupted\n")
+    with contextlib.suppress(OSError):
+        os.write(2, shown + b"\ninterrupted\n")
     os._exit(128 + signal.SIGINT)
 
 
+class _Unwatched:
+    """Standard error that drops what cannot be written: a run outlives a log on a full disk
+    and a terminal that is gone."""
+
+    def __init__(self, stream: Any):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def _fail(message: str, code: Exit = Exit.INVALID) -> NoReturn:
-    with contextlib.suppress(BrokenPipeError):
-        print(message, file=sys.stderr)
-    _exit(int(code))
+    print(message, file=sys.stderr)
+    _exit(code)
 
 
 def _exit(code: int | None) -> NoReturn:
-    """Exits with this code, even if nobody reads the last lines."""
-    for stream in (sys.stdout, sys.stderr):
+    """Exits with this code, whoever reads the last lines."""
+    for stream in (sys.stdout, sys.__stderr__ or sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    sys.exit(code)
+            if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+                print(f"standard output: {error.strerror}", file=sys.stderr)
+                code = code or Exit.CANNOT_WRITE
+    sys.exit(None if code is None else int(code))
 
 
 def open_closed_streams() -> None:

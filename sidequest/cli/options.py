@@ -4,6 +4,8 @@ import ast
 import inspect
 import os
 import re
+import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,8 +16,10 @@ from sidequest.errors import ConfigError, InvalidRequest, unknown
 NO_BREAK = "\N{NO-BREAK SPACE}"
 MARKERS = (DisallowNone, FlagCreatePairsOff)
 """For all commands: no option takes the word None, and no flag has a twin --no-…"""
-_COUNTS = {"k": 1e3, "m": 1e6, "b": 1e9}
-_SIZES = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+_COUNTS = {"k": 10**3, "m": 10**6, "b": 10**9}
+_SIZES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_LONGEST_VALUE = 1_000
+"""Letters of a setting's value: more could be nested too deeply for Python to read."""
 _WORDS = {"true": True, "yes": True, "false": False, "no": False, "none": None}
 """Values that people type who do not think in Python; Python's own are read as well."""
 
@@ -60,18 +64,22 @@ def refuse(reason: str, *words: str, **options: Any) -> None:
         raise InvalidRequest(f"{' and '.join(given)} {verb} not apply: {reason}")
 
 
-def check_run(folder: Path) -> None:
-    """Refuses a folder that holds no run."""
-    from sidequest.records import RUN_FILE
+def check_run(folder: Path) -> dict[str, Any]:
+    """Returns what run.json says; refuses a folder without a run, and warns of one whose
+    files cannot be checked."""
+    from sidequest.records import has_digests, read_run
 
-    if not (folder / RUN_FILE).exists():
-        raise InvalidRequest(f"{folder} holds no run: there is no {RUN_FILE} in it")
+    run = read_run(folder)
+    if not has_digests(run):
+        said = "was recorded by a version that took no digests: its files are unchecked"
+        print(f"{folder} {said}", file=sys.stderr)
+    return run
 
 
 def read_count(text: str, name: str) -> int:
     """`200000`, `2e5`, `200k`, `0.2M` -> 200000."""
     count = _read_scaled(text.replace(",", "").replace("_", ""), _COUNTS)
-    if not 1 <= count < 1e15:
+    if not 1 <= count < 1e15 or count != int(count):
         raise InvalidRequest(
             f"{name} is {text!r}; write a number such as 200000, 2e5 or 200k"
         )
@@ -88,13 +96,13 @@ def read_size(text: str, name: str) -> int:
     return int(size)
 
 
-def _read_scaled(text: str, factors: dict[str, float]) -> float:
+def _read_scaled(text: str, factors: dict[str, int]) -> Decimal:
     """Returns a number with a letter for its size, or 0 if it is none."""
-    cleaned = text.strip().lower()
-    try:
-        return float(cleaned.rstrip("".join(factors))) * factors.get(cleaned[-1:], 1.0)
-    except ValueError:
-        return 0.0
+    number = r"(?P<number>(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?)"
+    found = re.fullmatch(f"{number}(?P<letter>[{''.join(factors)}]?)", text.strip().lower())
+    if found is None or not found["number"].isascii():
+        return Decimal(0)
+    return Decimal(found["number"]) * factors.get(found["letter"], 1)
 
 
 def read_config(preset: str, settings: tuple[str, ...]) -> Any:
@@ -111,9 +119,9 @@ def read_config(preset: str, settings: tuple[str, ...]) -> Any:
             continue
         try:
             changes[name] = _read_value(text, known[name])
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
             kind = type(known[name]).__name__
-            faults.append(f"{name} is {text!r}; expected {kind} such as {known[name]}")
+            faults.append(f"{name} is {text[:40]!r}; expected {kind} such as {known[name]}")
     config = change(config, **changes)
     try:
         check(config)
@@ -126,6 +134,8 @@ def read_config(preset: str, settings: tuple[str, ...]) -> Any:
 
 def _read_value(text: str, example: Any) -> Any:
     """Reads text as a value of the same type as the example."""
+    if len(text) > _LONGEST_VALUE:
+        raise ValueError
     if isinstance(example, str):
         return text
     value = _WORDS[text] if text in _WORDS else ast.literal_eval(text)

@@ -153,10 +153,10 @@ def watch(
         fps: Steps shown in a second, 1 to 100, or to 50 for .gif; at 15, Atari runs at its
             own speed.
     """
-    if seed < 0 or max_steps < 1 or not 1 <= fps <= 100:
+    if not 0 <= seed < 2**31 or max_steps < 1 or not 1 <= fps <= 100:
         raise InvalidRequest(
             f"seed is {seed}, max_steps {max_steps} and fps {fps}; "
-            f"allowed are 0 or more, 1 or more, and 1 to 100"
+            f"allowed are 0 to 2^31 - 1, 1 or more, and 1 to 100"
         )
     _check_film(out, fps)
     check_run(run)

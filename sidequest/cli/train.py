@@ -12,6 +12,7 @@ from tyro.conf import Positional, UseAppendAction
 
 from sidequest.cli.options import (
     Flag,
+    check_run,
     option,
     read_config,
     read_count,
@@ -185,10 +186,11 @@ def parse_request(
     config = attempt(
         read_config, "small-frames" if is_atari and preset == "small" else preset, set
     )
-    frames = frames or ("1M" if preset == "small" else "2B")
+    if frames is None:
+        frames = "1M" if preset == "small" else "2B"
     count = attempt(read_count, frames, "--frames")
     memory = None
-    if replay_memory:
+    if replay_memory is not None:
         memory = attempt(read_size, replay_memory, "--replay-memory")
     if faults or game is None or config is None or count is None:
         raise InvalidRequest("\n".join(faults))
@@ -206,7 +208,7 @@ def requests_to_resume(folders: Sequence[Path]) -> list[Request]:
         raise InvalidRequest("a folder is named twice")
     requests: dict[tuple, Request] = {}
     for folder in folders:
-        if read_run(folder).get("finished"):
+        if check_run(folder).get("finished"):
             raise InvalidRequest(f"{folder} has finished; there is nothing to resume")
         one = _read_request(folder)
         (run,) = one.runs
@@ -287,7 +289,7 @@ def _train_all(requests: list[Request], quiet: bool, tensorboard: bool) -> None:
                 from sidequest.runs.tables import export_tensorboard
 
                 export_tensorboard(run.folder)
-            with contextlib.suppress(BrokenPipeError):  # other requests may follow
+            with contextlib.suppress(OSError):  # other requests may follow
                 print(run.folder, flush=True)
         if display.rows:
             display.say(_next_commands(runs, display.ranked()[0]))

@@ -25,7 +25,6 @@ from jaxtyping import Array, Bool, Float, Int, Num
 from sidequest.agent.actor import ActorState, Policy, act_greedily
 from sidequest.agent.modes import modes_of
 from sidequest.agent.networks import QFunction
-from sidequest.config import from_dict
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedEnvironment, HostedGame
 from sidequest.environments.scores import SCORES, human_normalised
@@ -43,6 +42,7 @@ from sidequest.runs.build import (
     make_q_function,
     strip_weak_types,
 )
+from sidequest.runs.spec import read_spec
 from sidequest.switching.metacontroller import variant_arrays
 from sidequest.switching.variants import Variant, parse
 from sidequest.types import AnyArray, Key, Timestep, Trace
@@ -247,9 +247,9 @@ def load_player(folder: Path) -> Player:
     Raises:
         NotEvaluable: If there are no parameters yet, or they are of another network.
     """
-    run = read_run(folder)
-    config, variant = from_dict(run["config"], run["game"]), parse(run["variant"])
-    game = registry.make(run["game"], config.environment.sticky_actions)
+    run, described = read_run(folder), read_spec(folder)
+    config, variant = described.config, described.variant
+    game = registry.make(described.game, config.environment.sticky_actions)
     agent = build_agent(config, game.spec, [variant])
     spec = jax.eval_shape(
         lambda: make_q_function(config, game.spec, len(agent.heads), jax.random.key(0))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sidequest.config import Config, flatten, from_dict, recorded
+from sidequest.config import Config, check, flatten, from_dict, recorded
 from sidequest.errors import InvalidRequest, OtherRun
 from sidequest.records import RUN_FILE, plain, read_run
 from sidequest.switching.variants import Variant, parse
@@ -79,14 +79,10 @@ def read_spec(folder: Path) -> RunSpec:
     """
     run = read_run(folder)
     try:
-        return RunSpec(
-            variant=parse(run["variant"]),
-            game=run["game"],
-            seed=int(run["seed"]),
-            folder=folder,
-            config=from_dict(run["config"], run["game"]),
-            frames=int(run["frames"]),
-        )
+        config = from_dict(run["config"], run["game"])
+        check(config)
+        variant, game, seed = parse(run["variant"]), run["game"], run["seed"]
+        return RunSpec(variant, game, seed, folder, config, run["frames"])
     except (KeyError, TypeError, AttributeError) as error:
         raise InvalidRequest(
             f"{folder / RUN_FILE} does not describe a run: {error} is missing or invalid"

@@ -274,8 +274,8 @@ def check_address(address: str) -> None:
         raise ConfigError(f"--cluster is {address!r}; it is auto, or HOST:PORT")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
-    except OSError as error:
-        reason = error.strerror or str(error)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(
             f"nobody answers at {address} ({reason}); --cluster takes the address of a Ray "
             f"cluster's head node, such as HOST:6379"

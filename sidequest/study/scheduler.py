@@ -23,6 +23,7 @@ from sidequest.environments import registry
 from sidequest.errors import CannotWrite, Interrupted, RunBusy, SidequestError
 from sidequest.records import STUDY_FILE, now, read_study, write_failures, write_json
 from sidequest.runs.display import Display, GroupDisplay, StudyDisplay, make_display
+from sidequest.runs.process import SIGNALS
 from sidequest.runs.spec import is_finished
 from sidequest.study.studies import Job, Study, jobs_of
 
@@ -142,6 +143,7 @@ def run(
     """
     jobs = jobs_of(study)
     left = missing(folder, jobs)
+    executor = make_executor(folder, workers, cluster, launch)
     write_plan(folder, study, jobs)
     write_failures(folder, {}, [])
     frames, frames_left = (sum(job.spec.frames for job in some) for some in (jobs, left))
@@ -154,7 +156,6 @@ def run(
     ) as display:
         display.say(f"{study.name}: {study.title}")
         display.say(f"{display} in {folder}")
-        executor = make_executor(folder, workers, cluster, launch)
         summary = run_groups(plan_groups(left, executor.machine), executor, display)
     write_failures(folder, summary.failures, summary.tracebacks)
     return summary
@@ -313,8 +314,9 @@ def make_executor(
         return InProcess(folder, launch)
     # An exception, by which `run_groups` has workers save; a run in this process listens
     # to signals itself.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
     if cluster is not None:
         from sidequest.study.cluster import connect
 

@@ -76,4 +76,4 @@ if __name__ == "__main__":
     from tests.runs.tiny import bargains
 
     registry.register(GAME, bargains)
-    main(sys.argv[1:])
+    main()

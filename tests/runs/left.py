@@ -34,6 +34,7 @@ def leave_run(folder: Path, variant: str, game: str, config: Config, seed=3) -> 
     folder.mkdir(parents=True, exist_ok=True)
     settings = dataclasses.asdict(config)
     run = {"variant": variant, "game": game, "seed": seed, "config": settings}
+    run["frames"] = 1_000
     write_json(folder / RUN_FILE, run)
     heads = len(parse(variant).heads)
     spec = registry.make(game).spec

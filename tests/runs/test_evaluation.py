@@ -218,6 +218,7 @@ def test_the_agent_is_the_one_that_was_saved(tmp_path):
 def test_scales_are_the_last_that_were_recorded(tmp_path):
     variant = "XI-step-level-0.01"
     run = {"variant": variant, "game": GAME, "seed": 0, "config": dataclasses.asdict(TINY)}
+    run["frames"] = 1_000
     recorder = Recorder(tmp_path, run)
     for scale in (2.0, 3.5):
         row = {"frames": 0, "scale_extrinsic": scale, "scale_intrinsic": scale / 2}

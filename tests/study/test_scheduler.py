@@ -259,8 +259,8 @@ def test_signals_come_as_exceptions_where_others_work(workers, tmp_path, monkeyp
     )
     make_executor(tmp_path, workers, None)
     raising = signal.default_int_handler
-    both = {signal.SIGINT: raising, signal.SIGTERM: raising}
-    assert handlers == (both if workers else {})
+    all_of_them = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), raising)
+    assert handlers == (all_of_them if workers else {})
 
 
 @pytest.mark.parametrize(
