@@ -11,6 +11,7 @@ A group is a number of runs that share a compiled program. What happens when one
 """
 
 import contextlib
+import itertools
 import signal
 import sys
 import traceback
@@ -248,16 +249,15 @@ def program(job: Job) -> tuple:
 
 
 def parts(jobs: Sequence[Job], machine: Machine) -> list[Sequence[Job]]:
-    """Splits a list so that all devices are busy: a population is spread evenly over as
-    many devices as divide it, so 11 runs on 2 cores become 10 and 1."""
+    """Splits a list into groups of about one size that keep all devices busy: a population
+    is spread over as many devices as divide it, so 11 runs on 2 cores become 10 and 1."""
     devices = machine.devices
-    most = max(1, MOST_RUNS["cpu" if machine.kind == "cpu" else "gpu"] // devices) * devices
-    split = []
-    while jobs:
-        size = min(most, len(jobs) // devices * devices) or len(jobs)
-        split.append(jobs[:size])
-        jobs = jobs[size:]
-    return split
+    most = max(1, MOST_RUNS["cpu" if machine.kind == "cpu" else "gpu"] // devices)
+    whole = len(jobs) // devices * devices
+    count = -(-whole // (most * devices))  # groups
+    sizes = [whole // devices * (n + 1) // count * devices for n in range(count)]
+    bounds = [0, *sizes, len(jobs)]
+    return [jobs[a:b] for a, b in itertools.pairwise(bounds) if a < b]
 
 
 def run_group(group: Group, folder: Path, display: Display, launch: Launch) -> Outcome:

@@ -334,14 +334,25 @@ _WHOLE_STUDIES = (
     ),
     Study(
         name="gpu",
-        title="Every comparison of the paper on five JAX-native games, on one GPU",
-        grids=_main_grids(
-            *("minatar:breakout", "minatar:space_invaders", "minatar:asterix"),
-            *("minatar:freeway", "minigrid:door_key_6x6"),
+        title="The paper's main comparisons on five JAX-native games, on one GPU",
+        grids=(
+            Grid(
+                (
+                    *(name for name in _GRANULARITIES if name.startswith("XU")),
+                    *(_MOMENTS_AT_ONE_RATE + _STARTS[:2] + _PARAMETERS[:2]),
+                    *_with_modes("XI", "step-level-0.01", "episode-level-*", _HEADLINE),
+                ),
+                (
+                    *("minatar:breakout", "minatar:space_invaders", "minatar:asterix"),
+                    *("minatar:freeway", "minigrid:door_key_6x6"),
+                ),
+            ),
         ),
-        seeds=5,
-        frames=2_000_000,
+        seeds=8,
+        frames=3_000_000,
         preset="small",
+        # While one compiles or writes tables, the others keep the GPU busy.
+        workers=4,
     ),
     Study(
         name="atari",

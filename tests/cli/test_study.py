@@ -63,7 +63,7 @@ def test_a_dry_run_counts_and_estimates(monkeypatch, two_cores, tmp_path, capsys
     assert lines[4].split() == ["probe:constant", "40", "40k", "1"]
     # 2 groups start in 10 s each, then 40 x 1k frames at 1k a second.
     assert lines[6] == "time    about 1 min, at 1k frames/s as measured here"
-    assert lines[7].startswith("memory  about ") and "32 runs at a time" in lines[7]
+    assert lines[7].startswith("memory  about ") and "20 runs at a time" in lines[7]
     # 40 x 1 MB, and 40k frames of 10 bytes.
     assert lines[8] == "disk    about 40.4 MB"
     assert not (tmp_path / "study").exists()

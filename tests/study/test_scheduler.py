@@ -68,9 +68,10 @@ def test_parts_keep_all_devices_busy():
 
     assert sizes(11, "cpu", 2) == [10, 1]
     assert sizes(30, "cpu", 2) == [30]
-    assert sizes(70, "cpu", 2) == [32, 32, 6]
-    assert sizes(40, "cpu", 12) == [24, 12, 4]
-    assert sizes(200, "gpu", 1) == [128, 72]
+    assert sizes(70, "cpu", 2) == [22, 24, 24]
+    assert sizes(40, "cpu", 12) == [12, 24, 4]
+    assert sizes(140, "gpu", 1) == [70, 70]  # one program for both
+    assert sizes(1, "gpu", 4) == [1]
 
 
 def test_one_seed_of_everything_comes_first():
