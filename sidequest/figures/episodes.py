@@ -1,43 +1,47 @@
 """What whole episodes looked like: 15 drawn at random for each variant (figures 5 and 12),
 and the granularities side by side (figure 1)."""
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
 from matplotlib.ticker import MaxNLocator
 
 from sidequest.figures import pairs, style
-from sidequest.figures.curves import draw_curves, label_lines, some_styles, style_keys
+from sidequest.figures.curves import draw_curves, of_variants
 from sidequest.figures.data import (
     Plot,
     Records,
+    count,
     distinct,
     exploit_periods,
     gap_notes,
     groups,
     of_runs,
     read_traces,
-    some,
 )
 from sidequest.figures.illustrations import (
-    EXPLOIT_HEIGHT,
-    EXPLORE_HEIGHT,
     Row,
     Strip,
     draw_granularities,
+    draw_strip,
     last_steps,
 )
 
 _EPISODES = 15
 _LONGEST = 2_000  # steps shown of an episode: with more, a period of 10 is no longer seen
-_MAIN_GAMES = _COLUMNS = 4
-_MOST_PANELS = 80  # of figure 12; more games than fit are named below it
+_GAMES = ("frostbite", "gravitar")  # of figure 5
+_MOST_GAMES = 4  # of figure 5, where a study has others
+_SETTINGS = (  # of figure 12
+    *("intra(10,blind,100,G)", "intra(10,blind,1000,G)"),
+    *("intra(10,informed,0.01,G)", "intra(10,informed,0.001,G)"),
+)
 _SHOWN_IN_A_ROW = 5  # episodes of a strip of figure 1
-_KINDS = ("blind", "informed")
+_HOW_TO_READ = (
+    f"Rows: up to {_EPISODES} recorded episodes, drawn at random, in order of training; at "
+    f"most their first {_LONGEST:,} steps. High magenta bars explore."
+)
 
 
 def _traced_runs(records: Records) -> pl.DataFrame:
@@ -58,19 +62,24 @@ def granularities(records: Records) -> Plot | None:
     recorded = episodes.group_by("variant").agg(pl.sum("length"))["length"].to_numpy().min()
     steps = min(_SHOWN_IN_A_ROW * typical, int(recorded))
     rows = []
-    for label, name in zip("ABCDEFG", names, strict=False):
+    for name in names:
         later = pl.col("length").cum_sum(reverse=True) - pl.col("length")
         newest = episodes.filter(variant=name).filter(later < steps)
         modes = read_traces(records, newest, "modes")["modes"].to_list()
-        rows.append(Row(label, name, last_steps(_make_strip(modes), steps)))
+        strip = last_steps(_make_strip(modes), steps)
+        rows.append(Row(style.look(name).letter, name, strip))
     figure = draw_granularities(rows, typical)
     game = episodes["game"][0]
     note = f"{game}: the last recorded episodes of one seed; the first shown may be cut."
     figure.text(0.035, 0.02, style.plain(note), size=style.SMALL, color=style.NOTE)
-    shares = {row.variant: float(row.trace.modes.mean()) for row in rows}
-    said = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
-    caption = f"Share of explore steps in these strips ({game}): {said}."
-    table = pl.DataFrame({"variant": list(shares), "p_X": list(shares.values())})
+    shares = [float(row.trace.modes.mean()) for row in rows]
+    table = pl.DataFrame({"variant": [row.variant for row in rows], "p_X": shares})
+    ranked = table.sort("p_X", maintain_order=True).rows()
+    (least, low), (most, high) = ranked[0], ranked[-1]
+    caption = (
+        f"Episodes of one seed on {game}. The share of explore steps ranges from "
+        f"{low:.2f} ({least}) to {high:.2f} ({most})."
+    )
     return Plot(figure, caption, table)
 
 
@@ -112,49 +121,48 @@ def _make_strip(episodes: Sequence[str]) -> Strip:
 @style.styled
 def blind_and_informed(records: Records) -> Plot | None:
     """Draws, for each game, both kinds of episodes and both learning curves (figure 5)."""
+    runs = _traced_runs(records)
+    games = distinct(runs, "game")
     parts = []
-    for own in groups(_traced_runs(records), "game"):
+    for game in [game for game in _GAMES if game in games] or games:
+        own = runs.filter(game=game)
         for pair in pairs.blind_and_informed(distinct(own, "variant"))[:1]:
-            parts.append(label_lines(own, dict(zip(_KINDS, pair, strict=True))))
+            parts.append(of_variants(own, pair))
     if not parts:
         return None
+    parts = parts[:_MOST_GAMES]
     runs = pl.concat(parts)
-    cells = groups(runs, "game", "line")
+    cells = groups(runs, "game", "variant")
     table = pl.DataFrame([_describe_episodes(records, own) for own in cells])
-    games = distinct(runs, "game")
-    gaps = gap_notes(records, runs)
-    left_out = games[_MAIN_GAMES:]
-    notes = [
-        f"Rows: up to {_EPISODES} recorded episodes, drawn at random, in order of "
-        f"training; at most their first {_LONGEST:,} steps. High magenta bars explore.",
-        *([f"Other games: {some(left_out, 7)}; see episodes-all."] if left_out else []),
-        *gaps,
-    ]
-    styles = some_styles(_KINDS)
-    title = "When agents explored: blind against informed triggers"
-    keys = style_keys(styles, {kind: kind for kind in _KINDS})
-    shown = games[:_MAIN_GAMES]
-    figure = style.compose(2.2 * len(shown), title=title, keys=keys, notes=notes)
-    grid = figure.subplots(len(shown), 3, squeeze=False, width_ratios=[1.15, 1.15, 1])
-    for row, game in zip(grid, shown, strict=True):
-        for axes, cell in zip(row, table.filter(game=game).to_dicts(), strict=False):
-            _draw_episodes(axes, _pick(records, runs.filter(game=game, line=cell["line"])))
+    figure = style.compose(
+        2.2 * len(parts),
+        title="When agents explored: blind against informed triggers",
+        keys=style.keys(distinct(runs, "variant")),
+        notes=[_HOW_TO_READ],
+    )
+    grid = figure.subplots(len(parts), 3, squeeze=False, width_ratios=[1.15, 1.15, 1])
+    uneven = []
+    for row, own in zip(grid, parts, strict=True):
+        described = table.filter(game=own["game"][0])
+        uneven.append(described["unevenness"].to_list())
+        for axes, cell in zip(row, described.to_dicts(), strict=False):
+            _draw_episodes(axes, _pick(records, own.filter(variant=cell["variant"])))
             title = style.plain(f"{cell['variant']}\n") + f"$p_X$ = {cell['p_X']:.2f}"
             axes.set_title(title, fontsize=style.SMALL)
-        row[0].set_ylabel(style.plain(game), fontsize=style.MEDIUM)
-        draw_curves(row[2], records, runs.filter(game=game), styles)
+        row[0].set_ylabel(style.plain(own["game"][0]), fontsize=style.MEDIUM)
+        draw_curves(row[2], records, own)
         row[2].set_title("return", fontsize=style.SMALL)
-    sentences = [
-        "Unevenness is the standard deviation of the exploit periods between two explore "
-        "periods over their mean: 0 for a counter, about 1 for a coin, more for clusters."
+    both = [
+        (blind, informed) for blind, informed in uneven if None not in (blind, informed)
     ]
-    for (game,), own in table.group_by("game", maintain_order=True):
-        said = []
-        for kind, p, ratio in own.select("line", "p_X", "unevenness").rows():
-            uneven = "unknown" if ratio is None else f"{ratio:.2f}"
-            said.append(f"{kind} p_X {p:.2f}, unevenness {uneven}")
-        sentences.append(f"{game}: {'; '.join(said)}.")
-    return Plot(figure, " ".join([*sentences, *gaps]), table)
+    more = sum(informed > blind for blind, informed in both)
+    caption = (
+        f"Informed explore periods are less evenly spaced than blind ones on {more} of "
+        f"{count(len(both), 'game')} with several periods in an episode. Unevenness is the "
+        "standard deviation of exploit periods over their mean: 0 for a counter, about 1 "
+        "for a coin, more for clusters."
+    )
+    return Plot(figure, " ".join([caption, *gap_notes(records, runs)]), table)
 
 
 def _describe_episodes(records: Records, runs: pl.DataFrame) -> dict:
@@ -162,7 +170,7 @@ def _describe_episodes(records: Records, runs: pl.DataFrame) -> dict:
     traces = of_runs(records.traces, runs)
     steps = exploit_periods(read_traces(records, traces, "modes"))["steps"].to_numpy()
     return {
-        **runs.select("game", "line", "variant").row(0, named=True),
+        **runs.select("game", "variant").row(0, named=True),
         "p_X": traces.select(_share()).item(),
         "unevenness": steps.std() / steps.mean() if len(steps) else None,
     }
@@ -170,41 +178,53 @@ def _describe_episodes(records: Records, runs: pl.DataFrame) -> dict:
 
 @style.styled
 def all_episodes(records: Records) -> Plot | None:
-    """Draws episodes of every intra-episodic variant, on each game (figure 12 and more)."""
-    runs = _traced_runs(records)
-    variants = pairs.known(distinct(runs, "variant"))
-    intra = [name for name, variant in variants.items() if variant.granularity == "intra"]
-    runs = runs.filter(pl.col("variant").is_in(intra))
+    """Draws blind and informed episodes at two rates, a row for each game (figure 12).
+
+    A study that lacks these settings shows its first four intra-episodic ones.
+    """
+    runs = _traced_runs(records).drop_nulls("mode")
+    intra = pl.col("setting").str.starts_with("intra")
+    runs = runs.filter(intra).filter(pl.col("mode") == pl.col("mode").first())
+    settings = distinct(runs, "setting")
+    columns = [one for one in _SETTINGS if one in settings]
+    columns = columns if len(columns) > 1 else settings[: len(_SETTINGS)]
+    runs = pl.concat([runs.clear(), *(runs.filter(setting=one) for one in columns)])
     if runs.is_empty():
         return None
-    games, panels = distinct(runs, "game"), len(groups(runs, "game", "variant"))
-    fitting = max(1, _MOST_PANELS * len(games) // max(panels, _MOST_PANELS))
-    games, left_out = games[:fitting], games[fitting:]
-    rows = [
-        row
-        for game in games
-        for row in style.in_rows(groups(runs.filter(game=game), "variant"), _COLUMNS)
-    ]
-    notes = [
-        f"Up to {_EPISODES} recorded episodes each, drawn at random; at most their first "
-        f"{_LONGEST:,} steps.",
-        *([f"Not drawn, to keep this readable: {some(left_out, 7)}."] if left_out else []),
-        *gap_notes(records, runs.filter(pl.col("game").is_in(games))),
-    ]
-    title = "When agents explored: every intra-episodic variant"
-    figure = style.compose(1.45 * len(rows), title=title, notes=notes)
-    for cells, row in zip(style.add_panels(figure, rows), rows, strict=True):
-        for axes, own in zip(cells, row, strict=True):
+    games = distinct(runs.sort("run"), "game")
+
+    def draw(axes: Axes, cell: tuple[str, str]) -> None:
+        game, setting = cell
+        own = runs.filter(game=game, setting=setting)
+        if own.is_empty():
+            style.say_empty(axes)
+        else:
             _draw_episodes(axes, _pick(records, own))
-            axes.set_title(style.plain(own["variant"][0]), fontsize=style.SMALL - 0.5)
-        cells[0].set_ylabel(style.plain(row[0]["game"][0]))
-    episodes = of_runs(records.traces, runs, "variant")
-    table = episodes.group_by("variant").agg(p_X=_share(), episodes=pl.len())
-    table = pl.DataFrame({"variant": intra}).join(
-        table, on="variant", maintain_order="left"
+        if game == games[0]:
+            name = style.plain(f"{runs['mode'][0]}-{setting}")
+            axes.set_title(name, fontsize=style.SMALL)
+        if setting == columns[0]:
+            axes.set_ylabel(style.plain(game))
+        if game != games[-1]:
+            axes.set_xlabel("")
+
+    figure = style.draw_panels(
+        [[(game, setting) for setting in columns] for game in games],
+        draw,
+        1.45,
+        title="When agents explored: blind and informed triggers at two rates",
+        notes=[_HOW_TO_READ],
     )
-    said = ", ".join(f"{name} {p:.2f}" for name, p in table.select("variant", "p_X").rows())
-    return Plot(figure, f"Share of explore steps of all recorded episodes: {said}.", table)
+    episodes = of_runs(records.traces, runs, "variant", "game")
+    cells = episodes.group_by("variant", "game", maintain_order=True)
+    table = cells.agg(p_X=_share(), episodes=pl.len())
+    share = episodes.group_by("variant").agg(p_X=_share()).sort("p_X", "variant").rows()
+    (least, low), (most, high) = share[0], share[-1]
+    caption = (
+        f"The share of explore steps ranges from {low:.2f} ({least}) to {high:.2f} "
+        f"({most}), over all recorded episodes."
+    )
+    return Plot(figure, " ".join([caption, *gap_notes(records, runs)]), table)
 
 
 def _pick(records: Records, runs: pl.DataFrame) -> list[str]:
@@ -221,27 +241,10 @@ def _pick(records: Records, runs: pl.DataFrame) -> list[str]:
 
 
 def _draw_episodes(axes: Axes, episodes: Sequence[str], longest: int = _LONGEST) -> None:
-    """Draws one row an episode, first at the top; x is the step within the episode.
-
-    Rows look like `draw_strip` makes them, but all are in two collections: a figure has
-    hundreds.
-    """
+    """Draws one row an episode, first at the top; x is the step within the episode."""
     shown = [modes[:longest] for modes in episodes]
-    lengths = [(row, 0, len(modes)) for row, modes in enumerate(shown)]
-    explored = [
-        (row, period.start(), period.end())
-        for row, modes in enumerate(shown)
-        for period in re.finditer("X+", modes)
-    ]
-    for bars, height, colour in (
-        (lengths, EXPLOIT_HEIGHT, style.BLUE),
-        (explored, EXPLORE_HEIGHT, style.MAGENTA),
-    ):
-        boxes = [
-            [(x, row + up * height / 2) for x, up in ((a, -1), (b, -1), (b, 1), (a, 1))]
-            for row, a, b in bars
-        ]
-        axes.add_collection(PolyCollection(boxes, facecolors=colour, linewidths=0))
+    for row, modes in enumerate(shown):
+        draw_strip(axes, _make_strip([modes]), row)
     axes.set_xlim(0, max(map(len, shown), default=1))
     axes.set_ylim(_EPISODES - 0.4, -0.6)
     axes.set_yticks([])

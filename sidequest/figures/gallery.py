@@ -68,6 +68,7 @@ _DRAW: dict[str, Callable[[Records], Plot | None]] = {
     "starting-mode": switching.starting_modes,
     "bandit-arms": switching.bandit_arms,
     "count-and-coin": switching.counter_vs_coin,
+    "count-and-coin-all": switching.counter_vs_coin_all,
     "informed-triggers": curves.informed_triggers,
     "off-policy": curves.off_policy,
     "explore-modes": curves.explore_modes,

@@ -21,8 +21,8 @@ from sidequest.figures import style
 if TYPE_CHECKING:
     from sidequest.types import Trace  # needs JAX, which drawing does not
 
-EXPLOIT_HEIGHT = 0.5  # of a row; the lower bar is the cue for those who see no hue
-EXPLORE_HEIGHT = 0.8
+_EXPLOIT_HEIGHT = 0.5  # of a row; the lower bar is the cue for those who see no hue
+_EXPLORE_HEIGHT = 0.8
 _WARM_UP = 20  # episodes played before those shown, so that averages have settled
 _GAP = 1.3  # rows, for the title of a group
 _LETTER = 0.602 * style.SMALL / 72  # inches: a letter's width in the font of the names
@@ -148,13 +148,14 @@ def draw_strip(axes: Axes, trace: "Strip | Trace", row: float = 0.0) -> None:
     """Draws a strip of height 1 around y = `row`; step t fills x from t to t + 1."""
     # One blue bar lies under all of it: side by side, bars would show seams.
     for bars, height, colour in (
-        ([(0, len(trace.modes))], EXPLOIT_HEIGHT, style.BLUE),
-        (_explore_periods(trace), EXPLORE_HEIGHT, style.MAGENTA),
+        ([(0, len(trace.modes))], _EXPLOIT_HEIGHT, style.BLUE),
+        (_explore_periods(trace), _EXPLORE_HEIGHT, style.MAGENTA),
     ):
         axes.broken_barh(bars, (row - height / 2, height), facecolors=colour, linewidth=0)
     starts = np.flatnonzero(trace.is_first)
     line = {"colors": style.INK, "linewidth": 1.2, "zorder": 3}
-    axes.vlines(starts[starts > 0], row - 0.5, row + 0.5, **line)
+    if (starts > 0).any():
+        axes.vlines(starts[starts > 0], row - 0.5, row + 0.5, **line)
 
 
 def _frame_strips(axes: Axes, steps: int) -> None:
@@ -205,25 +206,21 @@ def _draw_characteristics(
     """
     lengths = np.geomspace(1.25, episode / 1.25, 200)
     axes.fill_between(lengths, 0.02, lengths / (lengths + 1), color=style.YELLOW, lw=0)
-    middle = float(np.sqrt(episode))
-    axes.text(
-        middle, 0.42, "intra-episodic", size=style.MEDIUM, style="italic", ha="center"
-    )
-    grey = {"size": style.SMALL, "color": style.GREY, "ha": "center"}
-    axes.text(1, 1.09, "step-level", **grey)
-    axes.text(episode, 1.09, "episode-level", **grey)
-    axes.text(6 * episode, 1.09, "experiment", **grey)
+    names = {"step-level": 1, "intra-episodic": float(np.sqrt(episode))}
+    names |= {"episode-level": episode, "experiment": 6 * episode}
+    for name, x in names.items():
+        axes.text(x, 1.09, name, size=style.SMALL, color=style.GREY, ha="center")
     for x in (1, episode):
         axes.axvline(x, color=style.GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
-    places = [(label, median, p) for label, (p, median) in points.items()]
-    for _, median, p in places:
+    places = [(one, med, p, style.INK) for one, (p, med) in points.items() if p > 0]
+    for _, median, p, _ in places:
         axes.plot(median, p, "o", color=style.INK, markersize=5)
-    style.label_points(axes, places, offset=(6, 4), size=style.LARGE)
     style.use_log_axis(axes)
     axes.set_xlim(0.7, 12 * episode)
     axes.set_ylim(-0.03, 1.07)
     axes.set_xlabel("med$_X$, steps of a typical explore period", size=style.MEDIUM)
     axes.set_ylabel("$p_X$, share of explore steps", size=style.MEDIUM)
+    style.write_letters(axes, places, style.LARGE)
 
 
 @style.styled

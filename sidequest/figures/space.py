@@ -1,40 +1,51 @@
 """Characteristic space: how much and in what portions variants explored, and what they
 scored (figure 4; figure 11 for all games and variants)."""
 
-import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from sidequest.figures import style
+from sidequest.figures.curves import few_learned
 from sidequest.figures.data import Plot, Records, count, distinct, gap_notes, groups, some
 from sidequest.figures.pairs import known, modes_in
 
-_MAIN_GAMES = _COLUMNS = 4
-_MAIN_VARIANTS = 8
+_COLUMNS = 4
+_GAMES = ("frostbite", "gravitar", "montezuma_revenge", "phoenix")  # of figure 4
+_SETTINGS = (
+    *("episode-level-*", "intra(10,informed,p*,X)", "intra(*,blind,n*,G)"),
+    *("intra(*,informed,p*,G)", "intra(=,informed,p*,G)"),
+)
+_MOST_SETTINGS = 8
+_TICKS = (0, 0.01, 0.1, 0.3, 0.6, 1)  # of p_X
 _HOW_TO_READ = (
-    "Square: mean over the first 10% of training; cross: over the last 10%; the line joins "
-    "them. Letters stand at the cross. Below, final scores: mean of the seeds, and a bar "
-    "from the worst to the best."
+    "Square: mean over the first 10% of training; cross: over the last 10%. Below, final "
+    "scores: mean of the seeds and a bar from the worst to the best; fewer than three "
+    "seeds are dots. Hollow: most seeds are no better than random play."
 )
 
 
 def explore_space(records: Records) -> Plot | None:
-    """Plots the main variants, on at most four games (figure 4).
+    """Plots the settings of figure 4 with XU and XI, on its games.
 
-    These are intra-episodic variants and the episodic baseline: at most eight settings,
-    adaptive ones first, as those are the ones that move.
+    A study that lacks them shows its own intra-episodic settings, adaptive ones first, and
+    its first four games.
     """
-    runs = records.runs.filter("usual")
-    runs = runs.filter(pl.col("game").is_in(distinct(runs, "game")[:_MAIN_GAMES]))
-    variants = known(distinct(runs, "variant"))
-    shown = [n for n, v in variants.items() if v.granularity in ("intra", "episode")]
-    shown.sort(key=lambda name: not variants[name].bandits())
-    settings = list(dict.fromkeys(name.partition("-")[2] for name in shown))
-    return _plot(records, runs.filter(pl.col("setting").is_in(settings[:_MAIN_VARIANTS])))
+    runs = records.runs.filter("usual", pl.col("mode").is_in(["XU", "XI"]))
+    games = distinct(runs, "game")
+    games = [game for game in _GAMES if game in games] or games[:_COLUMNS]
+    runs = runs.filter(pl.col("game").is_in(games))
+    settings = [one for one in _SETTINGS if one in distinct(runs, "setting")]
+    if len(settings) < 2:
+        variants = known(distinct(runs, "variant"))
+        shown = [n for n, v in variants.items() if v.granularity in ("intra", "episode")]
+        shown.sort(key=lambda name: not variants[name].bandits())
+        settings = [*dict.fromkeys(name.partition("-")[2] for name in shown)]
+    settings = settings[:_MOST_SETTINGS]
+    return _plot(records, runs.filter(pl.col("setting").is_in(settings)))
 
 
 def explore_space_all(records: Records) -> Plot | None:
@@ -48,49 +59,68 @@ def _plot(records: Records, runs: pl.DataFrame) -> Plot | None:
     points = _points(runs)
     if points.is_empty():
         return None
-    settings = distinct(points, "setting")
-    alphabet = [*string.ascii_uppercase]
-    alphabet += [a + b for a in alphabet for b in alphabet]
-    looks = {
-        setting: (alphabet[i], style.LINES[i % len(style.LINES)][0])
-        for i, setting in enumerate(settings)
-    }
-    keys = []
-    for setting, (letter, colour) in looks.items():
-        label = style.plain(f"{letter}  {setting}")
-        keys.append(Line2D([], [], color=colour, marker="s", ms=4, label=label))
-    gaps = gap_notes(records, runs)
-    notes = [_HOW_TO_READ, *_silent_note(points, runs), *gaps]
+    places = points.select(pl.min_horizontal("early_rmed_X", "late_rmed_X"))
+    least = max(places.to_numpy().min(), 1e-5) / 2
     rows = _rows(points)
-    title = "How much, and in what portions, agents explored, and what they scored"
-    figure = style.compose(3.3 * len(rows), title=title, keys=keys, notes=notes)
-    twice, heights = [row for row in rows for _ in "ab"], [2.1, 1.2] * len(rows)
-    grid = style.add_panels(figure, twice, height_ratios=heights)
-    least = points.select(pl.min_horizontal("early_rmed_X", "late_rmed_X").min()).item()
-    for upper, lower, row in zip(grid[::2], grid[1::2], rows, strict=True):
-        for above, below, panel in zip(upper, lower, row, strict=True):
-            own = panel.to_dicts()
-            _draw_points(above, own, looks)
-            above.set_xlim(max(least, 1e-5) / 2, 2.0)  # the same everywhere
-            above.set_title(style.plain(f"{own[0]['mode']}  {own[0]['game']}"))
-            own.sort(key=lambda point: settings.index(point["setting"]))
-            _draw_scores(below, own, looks)
-        upper[0].set_ylabel("$p_X$, share of explore steps")
-        lower[0].set_ylabel("final score")
-    return Plot(figure, " ".join([*_sentences(points), *gaps]), points)
+    planes = []
+
+    def draw(axes: Axes, item: tuple[str, list[dict[str, Any]]]) -> None:
+        kind, panel = item
+        if kind == "scores":
+            _draw_scores(axes, panel)
+            return
+        _draw_points(axes, panel)
+        axes.set_xlim(least, 1.5)  # the same everywhere
+        axes.set_title(style.plain(f"{panel[0]['mode']}  {panel[0]['game']}"))
+        planes.append((axes, panel))
+
+    kinds = ("plane", "scores")
+    figure = style.draw_panels(
+        [[(kind, one.to_dicts()) for one in row] for row in rows for kind in kinds],
+        draw,
+        1.65,
+        ylabels=["$p_X$ (square-root scale)", "final score"],
+        options={"height_ratios": [2.1, 1.2] * len(rows)},
+        title="How much, and in what portions, agents explored, and what they scored",
+        keys=style.keys(distinct(points, "setting"), marker="s"),
+        notes=[_HOW_TO_READ, *_silent_note(points, runs)],
+    )
+    figure.draw_without_rendering()  # letters are placed in the final layout
+    for axes, panel in planes:
+        letters = [
+            (one["letter"], one["late_rmed_X"], one["late_p_X"], one["colour"])
+            for one in panel
+        ]
+        early = [(one["early_rmed_X"], one["early_p_X"]) for one in panel]
+        style.write_letters(axes, letters, style.SMALL - 1, early)
+    caption = [*_sentences(points), *gap_notes(records, runs)]
+    names = {
+        **{"early_p_X": "p_X, first 10%", "late_p_X": "p_X, last 10%"},
+        **{"early_rmed_X": "rmed_X, first 10%", "late_rmed_X": "rmed_X, last 10%"},
+    }
+    return Plot(
+        figure,
+        " ".join(caption),
+        points.drop("scores", "setting", "colour", "hollow").rename(names),
+    )
 
 
 def _points(runs: pl.DataFrame) -> pl.DataFrame:
     """Returns where each variant was at the start and at the end of training on each game.
 
     Means over seeds of rmed_X and p_X; without variants that never explored, or of which no
-    episode has ended.
+    episode has ended. By mode, and by letter.
     """
-    ends = ["early_rmed_X", "early_p_X", "late_rmed_X", "late_p_X"]
-    score = pl.col("score")
+    cell = ["mode", "game", "setting", "variant"]
+    ends = ["early_p_X", "late_p_X", "early_rmed_X", "late_rmed_X"]
     points = (
-        runs.group_by("mode", "game", "setting", maintain_order=True)
-        .agg(pl.mean(*ends), score.mean(), low=score.min(), high=score.max())
+        runs.group_by(cell, maintain_order=True)
+        .agg(
+            pl.mean(*ends),
+            mean=pl.mean("score"),
+            scores=pl.col("score").drop_nulls(),
+            hollow=few_learned(),
+        )
         .drop_nulls(["late_rmed_X", "late_p_X"])
     )
     begun = pl.col("early_rmed_X").is_not_null() & pl.col("early_p_X").is_not_null()
@@ -101,9 +131,14 @@ def _points(runs: pl.DataFrame) -> pl.DataFrame:
         .alias(f"early_{name}")
         for name in ("rmed_X", "p_X")
     ]
-    points = points.with_columns(early)
+    looks = [style.look(name)[:2] for name in points["variant"]]
+    looks = pl.DataFrame(looks, {"letter": pl.String, "colour": pl.String}, orient="row")
+    points = points.with_columns(*early).hstack(looks)
+    games = distinct(runs, "game")
     modes = modes_in(distinct(runs, "variant"))
-    return pl.concat([points.clear(), *(points.filter(mode=mode) for mode in modes)])
+    order = [pl.col("mode").replace_strict(modes, range(len(modes)), default=99)]
+    order += [pl.col("game").replace_strict(games, range(len(games)))]
+    return points.sort(*order, pl.col("letter").str.len_chars(), "letter")
 
 
 def _rows(points: pl.DataFrame) -> list[Sequence[pl.DataFrame]]:
@@ -117,58 +152,50 @@ def _rows(points: pl.DataFrame) -> list[Sequence[pl.DataFrame]]:
 def _silent_note(points: pl.DataFrame, runs: pl.DataFrame) -> list[str]:
     """Names the variants that have no place, because they never explored."""
     played = runs.filter(pl.col("episodes") > 0)
-    absent = distinct(played.join(points, on=["mode", "setting"], how="anti"), "variant")
+    absent = distinct(played.join(points, on="variant", how="anti"), "variant")
     return [f"No explore periods, so no place: {some(absent)}."] if absent else []
 
 
-def _draw_points(
-    axes: Axes, points: Sequence[Mapping[str, Any]], looks: Mapping[str, tuple[str, str]]
-) -> None:
-    """Draws squares and crosses over a logarithmic axis of rmed_X."""
-    labels = []
+def _draw_points(axes: Axes, points: Sequence[Mapping[str, Any]]) -> None:
+    """Draws squares and crosses; both axes give room to small values."""
     for point in points:
-        letter, colour = looks[point["setting"]]
+        colour = point["colour"]
         x0, y0 = point["early_rmed_X"], point["early_p_X"]
         x, y = point["late_rmed_X"], point["late_p_X"]
         axes.plot([x0, x], [y0, y], "-", color=colour, lw=1.0, alpha=0.7)
         axes.plot(x0, y0, "s", color=colour, ms=4.5, mfc="white", mew=1.2)
         axes.plot(x, y, "x", color=colour, ms=5.5, mew=1.8)
-        labels.append((letter, x, y))
     style.use_log_axis(axes)
-    style.label_points(axes, labels, offset=(4, 3), size=style.SMALL)
-    axes.set_ylim(-0.04, 1.08)
+    root = (lambda p: np.sign(p) * np.abs(p) ** 0.5), (lambda r: np.sign(r) * r**2)
+    axes.set_yscale("function", functions=root)
+    axes.set_yticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
+    axes.set_ylim(-0.003, 1.12)
     axes.set_xlabel("rmed$_X$, share of the episode")
 
 
-def _draw_scores(
-    axes: Axes, points: Sequence[Mapping[str, Any]], looks: Mapping[str, tuple[str, str]]
-) -> None:
-    """Draws final scores: the mean, and a bar from the worst to the best seed."""
+def _draw_scores(axes: Axes, points: Sequence[Mapping[str, Any]]) -> None:
+    """Draws the final scores of each variant over its letter."""
     for x, point in enumerate(points):
-        if point["score"] is not None:
-            _, colour = looks[point["setting"]]
-            axes.vlines(x, point["low"], point["high"], colors=colour, lw=2.2)
-            axes.plot(x, point["score"], "o", color=colour, ms=4)
-    letters = [looks[point["setting"]][0] for point in points]
-    axes.set_xticks(range(len(points)), letters)
+        if point["scores"]:
+            seeds = point["scores"], point["variant"]
+            style.draw_seeds(axes, x, *seeds, hollow=point["hollow"])
+    axes.set_xticks(range(len(points)), [point["letter"] for point in points])
     axes.set_xlim(-0.6, len(points) - 0.4)
-    axes.margins(y=0.12)
+    style.show_zero(axes)
 
 
 def _sentences(points: pl.DataFrame) -> list[str]:
     """Says how far the crosses span, and how often p_X fell while bandits adapted."""
-    names = points.select(pl.concat_str("mode", "setting", separator="-")).to_series()
-    adaptive = [bool(known([name])[name].bandits()) for name in names]
-    points = points.with_columns(adaptive=pl.Series(adaptive, dtype=pl.Boolean))
+    variants = known(distinct(points, "variant"))
+    adaptive = [name for name, variant in variants.items() if variant.bandits()]
     sentences = []
     for mode in distinct(points, "mode"):
         own = points.filter(mode=mode)
-        adapted = own.filter("adaptive")
+        adapted = own.filter(pl.col("variant").is_in(adaptive))
         fell = adapted.filter(pl.col("late_p_X") < pl.col("early_p_X") - 0.02)
-        p, rmed = own["late_p_X"].to_numpy(), own["late_rmed_X"].to_numpy()
+        p = own["late_p_X"].to_numpy()
         sentences.append(
-            f"{mode}: at the end p_X spans {p.min():.2f} to {p.max():.2f} and rmed_X "
-            f"{rmed.min():.2g} to {rmed.max():.2g}; p_X fell by more than 0.02 in "
-            f"{len(fell)} of {count(len(adapted), 'place')} where a bandit adapts it."
+            f"{mode}: at the end p_X spans {p.min():.2f} to {p.max():.2f}; it fell by more "
+            f"than 0.02 in {len(fell)} of {count(len(adapted), 'case')} with a bandit."
         )
     return sentences

@@ -1,23 +1,31 @@
-"""The shared style: the paper's colours, and how a figure is made and saved.
+"""The shared style: colours and letters, and how a figure is made and saved.
 
-Blue exploits, magenta explores. The two differ in lightness too, and explore is always
-the taller bar, so that no reader depends on the hue.
+Every variant has one letter, colour and marker, in all figures of all studies (`look`).
+Blue exploits, magenta explores. The two differ in lightness too, and explore is always the
+taller bar, so that no reader depends on the hue.
 """
 
-import math
+import itertools
+import re
 import textwrap
-from collections.abc import Sequence
+import tomllib
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import matplotlib
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+
+from sidequest.figures.statistics import FEWEST_SEEDS
 
 BLUE = "#4a86c5"
 MAGENTA = "#c2127b"
@@ -33,24 +41,55 @@ TO_EXPLOIT: dict = {"marker": "v", "linestyle": "", "color": BLUE, "markersize":
 LARGE, MEDIUM, SMALL = 10.0, 8.0, 7.0  # font sizes in points
 WIDTH = 8.0  # inches, of a study's figure; small letters are 11 pixels high at 900 across
 
-# Distinct by lightness and by the marker as well as by the hue (Okabe and Ito 2008).
-LINES = (
-    ("#0072b2", "o"),
-    ("#d55e00", "s"),
-    ("#009e73", "^"),
-    ("#cc79a7", "D"),
-    ("#56b4e9", "v"),
-    ("#e69f00", "P"),
-    ("#333333", "X"),
-    ("#999933", "*"),
-)
 SUFFIXES = (".png", ".svg")
 
 Item = TypeVar("Item")
 
-_STYLE = str(files("sidequest.figures") / "assets" / "sidequest.mplstyle")
+_ASSETS = files("sidequest.figures") / "assets"
+_STYLE = str(_ASSETS / "sidequest.mplstyle")
 styled = matplotlib.rc_context(fname=_STYLE)
 """Decorates a function that draws: small letters, thin axes, no frame on top and right."""
+
+
+class Look(NamedTuple):
+    """How a variant looks in every figure; explore modes of one setting look alike."""
+
+    letter: str
+    colour: str
+    marker: str
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """Returns colour and marker as matplotlib's `plot` takes them."""
+        return {"color": self.colour, "marker": self.marker}
+
+
+_LOOKS = tomllib.loads((_ASSETS / "looks.toml").read_text("utf-8"))
+_LETTERS = "ABCDEFHIJKLMNOPQRSTUVWYZ"
+
+
+def look(name: str) -> Look:
+    """Returns the look of a variant by its name, with or without the explore mode.
+
+    It depends on nothing else, so that it is the same in all studies. Settings that are not
+    in assets/looks.toml have two letters, such as `Qd`.
+    """
+    setting = re.sub(r"^X\w-", "", name)
+    if setting in _LOOKS:
+        return Look(*_LOOKS[setting])
+    number = zlib.crc32(setting.encode())
+    second, first = divmod(number % len(_LETTERS) ** 2, len(_LETTERS))
+    _, colour, marker = list(_LOOKS.values())[number % len(_LOOKS)]
+    return Look(_LETTERS[first] + _LETTERS[second].lower(), colour, marker)
+
+
+def keys(names: Iterable[str], **changes: Any) -> list[Line2D]:
+    """Returns the legend's entries, by letter: each setting once."""
+    settings = {look(name): re.sub(r"^X\w-", "", name) for name in names}
+    return [
+        Line2D([], [], ms=4, label=plain(f"{one.letter}  {name}"), **one.line | changes)
+        for one, name in sorted(settings.items(), key=lambda item: (len(item[0][0]), item))
+    ]
 
 
 def new_figure(width: float, height: float, dpi: int = 200) -> Figure:
@@ -107,20 +146,39 @@ def compose(
 
 
 def in_rows(items: Sequence[Item], columns: int) -> list[Sequence[Item]]:
-    """Splits items into rows of at most `columns`."""
-    return [items[i : i + columns] for i in range(0, len(items), columns)]
+    """Splits items into rows of at most `columns`, as equal as possible."""
+    rows = -(-len(items) // columns)
+    length = -(-len(items) // max(1, rows))
+    return [items[i : i + length] for i in range(0, len(items), length or 1)]
 
 
-def add_panels(
-    figure: Figure, rows: Sequence[Sequence], **options: Any
-) -> list[list[Axes]]:
-    """Adds a panel for each item of each row, and returns them in the same rows."""
+def draw_panels(
+    rows: Sequence[Sequence[Item]],
+    draw: Callable[[Axes, Item], None],
+    height: float,
+    *,
+    ylabels: Sequence[str] = ("",),
+    options: Mapping[str, Any] = MappingProxyType({}),
+    **texts: Any,
+) -> Figure:
+    """Returns a figure with a panel for each item of each row, `height` inches each.
+
+    Args:
+        draw: Draws an item's panel, with its title.
+        ylabels: Stand left of the rows, in turn.
+        options: For `Figure.subplots`.
+        texts: Title, keys and notes, as `compose` takes them.
+    """
+    figure = compose(height * len(rows), **texts)
     columns = max(map(len, rows))
     grid = figure.subplots(len(rows), columns, squeeze=False, **options)
-    for cells, row in zip(grid, rows, strict=True):
+    for cells, row, ylabel in zip(grid, rows, itertools.cycle(ylabels), strict=False):
+        for axes, item in zip(cells, row, strict=False):
+            draw(axes, item)
         for axes in cells[len(row) :]:
             axes.set_visible(False)
-    return [list(cells[: len(row)]) for cells, row in zip(grid, rows, strict=True)]
+        cells[0].set_ylabel(ylabel or cells[0].get_ylabel())
+    return figure
 
 
 def plain(text: str) -> str:
@@ -158,33 +216,97 @@ def use_log_axis(axes: Axes) -> None:
     axes.xaxis.minorticks_off()
 
 
-def label_points(
-    axes: Axes,
-    points: Sequence[tuple[str, float, float]],
-    offset: tuple[int, int],
-    size: float,
-) -> None:
-    """Writes labels beside points (label, x, y) over a logarithmic x-axis.
+def show_zero(axes: Axes, axis: Literal["x", "y"] = "y") -> None:
+    """Lets an axis begin at 0 or below; nothing but zeros is not magnified."""
+    siblings = getattr(axes, f"get_shared_{axis}_axes")().get_siblings(axes)
+    drawn = np.array([getattr(one.dataLim, f"interval{axis}") for one in siblings])
+    drawn = drawn[np.isfinite(drawn)]
+    low, high = drawn.min(initial=0.0), drawn.max(initial=0.0)
+    span = (high - low) or 1.0
+    axes.set(**{f"{axis}lim": (low - 0.04 * span, low + 1.06 * span)})
 
-    Points that lie on top of each other share a label.
+
+def draw_seeds(
+    axes: Axes,
+    place: float,
+    scores: Sequence[float],
+    name: str,
+    *,
+    across: bool = False,
+    hollow: bool = False,
+) -> None:
+    """Draws the mean of a variant's seeds, with a bar from the worst to the best.
+
+    Too few seeds for a bar are circles instead.
+
+    Args:
+        across: Whether values lie on the x-axis.
+        hollow: Whether the mean's marker is: the agent did not learn.
     """
-    labels: dict[tuple[float, float], list[str]] = {}
-    for label, x, y in points:
-        near = [
-            (left, low)
-            for left, low in labels
-            if abs(math.log10(left / x)) < 0.12 and abs(low - y) < 0.06
-        ]
-        labels.setdefault(near[0] if near else (x, y), []).append(label)
-    font = {"size": size, "weight": "bold", "color": INK}
-    for place, own in labels.items():
-        text = ",".join(own[:6]) + "…" * (len(own) > 6)
-        axes.annotate(text, place, offset, textcoords="offset points", **font)
+    _, colour, marker = look(name)
+
+    def draw(values: Sequence[float], kind: str, **options: Any) -> None:
+        at = (values, [place] * len(values))
+        axes.plot(*(at if across else at[::-1]), kind, color=colour, **options)
+
+    if len(scores) >= FEWEST_SEEDS:
+        draw([min(scores), max(scores)], "-", lw=2.2, alpha=0.55)
+    elif len(scores) > 1:
+        draw(scores, "o", ms=2, mew=0)
+    draw([sum(scores) / len(scores)], marker, ms=4.5, mfc="white" if hollow else colour)
+
+
+def write_letters(
+    axes: Axes,
+    points: Sequence[tuple[str, float, float, str]],
+    size: float,
+    others: Any = (),
+) -> None:
+    """Writes letters beside points (letter, x, y, colour), clear of letters and points.
+
+    One that has to stand further off is joined to its point by a thin line. The layout and
+    the limits of the axes must be final.
+
+    Args:
+        others: More points (x, y) to stay clear of.
+    """
+    scale = axes.figure.dpi / 72  # pixels of a point
+    step = 1.15 * size * scale
+    places = [(x, y) for _, x, y, _ in points]
+    taken = list(axes.transData.transform([*places, *others]))
+    turns = np.exp(2j * np.pi * (np.arange(12) + 1.5) / 12)
+    for letter, x, y, colour in points:
+        point = axes.transData.transform((x, y))
+        around = (far * step * turns for far in (0.9, 1.6, 2.4, 3.2, 4.0))
+        spots = [point + (turn.real, turn.imag) for turn in np.concatenate([*around])]
+        inside = [spot for spot in spots if axes.bbox.padded(-step / 3).contains(*spot)]
+        room = [np.hypot(*np.subtract(taken, spot).T).min() for spot in inside]
+        free = [spot for spot, own in zip(inside, room, strict=True) if own >= 0.85 * step]
+        best = free[0] if free else inside[int(np.argmax(room))] if inside else spots[0]
+        taken.append(best)
+        off = best - point
+        line = {"arrowstyle": "-", "lw": 0.4, "color": GREY, "shrinkA": 0, "shrinkB": 2}
+        text = axes.annotate(
+            letter,
+            (x, y),
+            tuple(off / scale),
+            textcoords="offset points",
+            arrowprops=line if np.hypot(*off) > 1.2 * step else None,
+            **{
+                "size": size,
+                "weight": "bold",
+                "color": colour,
+                "ha": "center",
+                "va": "center",
+            },
+        )
+        text.set_in_layout(False)
 
 
 def say_empty(axes: Axes) -> None:
     """Marks a panel that has a place in the grid, but no runs."""
-    axes.set(xticks=[], yticks=[])
+    axes.xaxis.set_visible(False)
+    axes.yaxis.set_visible(False)
     place = {"x": 0.5, "y": 0.5, "ha": "center", "transform": axes.transAxes}
     axes.text(s="no runs", size=SMALL, color=NOTE, **place)
 

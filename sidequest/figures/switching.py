@@ -1,6 +1,7 @@
 """How agents switched: the starting mode (figure 6), counting against a coin (figures 7 and
 13), what bandits preferred (figure 14), and realised against target rates."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,11 +9,9 @@ import polars as pl
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from sidequest.figures import style
-from sidequest.figures.curves import draw_curves, label_lines, some_styles, style_keys
+from sidequest.figures.curves import draw_curves, of_variants
 from sidequest.figures.data import (
     Plot,
     Records,
@@ -20,6 +19,7 @@ from sidequest.figures.data import (
     distinct,
     gap_notes,
     groups,
+    listed,
     of_runs,
     some,
 )
@@ -27,20 +27,15 @@ from sidequest.figures.pairs import counter_and_coin, known, start_pairs
 from sidequest.switching.variants import Variant
 
 _MOST_STARTS = 6
-_MOST_ROWS = 8  # of bandits, and of counters against coins
-_MOST_GAMES = 4
-_MOST_RATES = 6
+_EXAMPLE = "frostbite"  # the game of figure 7
+_MOST_BANDITS = 8
+_MOST_GAMES = 7
+_MOST_RATES = 9
 _MOST_POINTS = 1_000  # of a panel; drawn at random
-_COUNTER_OR_COIN = ("step count", "coin")
 _TOLERANCE = 0.1
 _HIGHEST = 2.0  # of the axis of rates
 _ENOUGH = 100  # switches: the noise of their number is 10% then
-_TRIGGERS = {
-    "blind": ("coin", style.LINES[0]),
-    "informed": ("value promise", style.LINES[1]),
-    "informed:mismatch": ("action mismatch", style.LINES[2]),
-    "informed:variance": ("value variance", style.LINES[3]),
-}
+_MARKERS = "osD^vP*X"  # of a bandit's arms
 
 
 def _has_rate(variant: Variant) -> bool:
@@ -53,188 +48,181 @@ def _has_rate(variant: Variant) -> bool:
 
 @style.styled
 def starting_modes(records: Records) -> Plot | None:
-    """Plots a panel for each pair of variants, two bars for each game (figure 6).
+    """Plots a panel for each pair of variants, and both of them for each game (figure 6).
 
-    Scores are shares of the greater of the two means. Where that is not above 0, there is
-    no such scale, and the game is named instead.
+    Scores are shares of the best seed of the two; below 0 they are drawn at 0. Where no
+    score is above 0 there is no such scale, and the game is named instead.
     """
     runs = records.runs.filter("usual").drop_nulls("score")
-    parts = []
-    for pair in start_pairs(distinct(runs, "variant")):
-        both = label_lines(runs, dict(zip("GX", pair, strict=True)))
-        parts.append(both.with_columns(pair=pl.lit(" against ".join(pair))))
-    if not parts:
+    pairs = [
+        of_variants(runs, pair).with_columns(pair=pl.lit(pair.first))
+        for pair in start_pairs(distinct(runs, "variant"))
+    ]
+    if not pairs:
         return None
-    runs = pl.concat(parts).filter(pl.col("line").n_unique().over("pair", "game") == 2)
-    score, cell = pl.col("score"), ["pair", "game"]
-    table = (
-        runs.group_by(*cell, start="line", maintain_order=True)
-        .agg(mean=score.mean(), low=score.min(), high=score.max(), seeds=pl.len())
-        .with_columns(best=pl.col("mean").max().over(cell))
-    )
-    without = distinct(table.filter(pl.col("best") <= 0), "game")
-    table = table.filter(pl.col("best") > 0)
-    table = table.with_columns(pl.col("mean", "low", "high") / pl.col("best")).drop("best")
-    if table.is_empty():
+    runs = pl.concat(pairs).filter(pl.col("variant").n_unique().over("pair", "game") == 2)
+    best = pl.col("score").max().over("pair", "game")
+    share = (pl.col("score") / pl.col("best")).clip(0)
+    runs = runs.with_columns(best=best).with_columns(share=share)
+    without = distinct(runs.filter(pl.col("best") <= 0), "game")
+    runs = runs.filter(pl.col("best") > 0)
+    if runs.is_empty():
         return None
-    panels = groups(table, "pair")
-    rows = style.in_rows(panels[:_MOST_STARTS], 2)
-    gaps = gap_notes(records, runs.filter(pl.col("pair").is_in(distinct(table, "pair"))))
-    more = len(panels[_MOST_STARTS:])
-    notes = ["1 is the greater of the two means; thin lines: worst to best seed."]
+    panels = groups(runs, "pair")
+    notes = [
+        "1 is the best seed of the two. Bars: worst to best; fewer than three seeds: dots."
+    ]
     if without:
         notes.append(f"No share to show, as no score is above 0: {some(without)}.")
-    if more:
+    if more := len(panels[_MOST_STARTS:]):
         notes.append(f"{count(more, 'more pair')} not drawn.")
-    keys = [
-        Patch(facecolor=style.BLUE, label="starts in exploit mode (G)"),
-        Patch(
-            facecolor=style.MAGENTA,
-            hatch="///",
-            edgecolor="white",
-            label="starts in explore mode (X)",
-        ),
-    ]
-    notes, title = [*notes, *gaps], "The starting mode"
-    figure = style.compose(2.2 * len(rows), title=title, keys=keys, notes=notes)
-    for cells, row in zip(style.add_panels(figure, rows), rows, strict=True):
-        for axes, own in zip(cells, row, strict=True):
-            _draw_bars(axes, own)
-            name = own["pair"][0].partition(" against ")[0]
-            axes.set_title(style.plain(name.removesuffix("G)") + "·)"))
-        cells[0].set_ylabel("share of the better mean")
-    sentences = [_compare_starts(own) for own in panels]
-    if without:
-        sentences.append(f"Without a score above 0: {some(without)}.")
-    return Plot(figure, " ".join([*sentences, *gaps]), table)
+    figure = style.draw_panels(
+        style.in_rows(panels[:_MOST_STARTS], 2),
+        _draw_starts,
+        2.2,
+        ylabels=["share of the best seed"],
+        title="The starting mode",
+        keys=style.keys(distinct(runs, "variant")),
+        notes=notes,
+    )
+    table = runs.group_by("variant", "game", maintain_order=True).agg(
+        pl.len().alias("seeds"),
+        pl.mean("score").alias("mean"),
+        pl.min("share").alias("worst share"),
+        pl.mean("share").alias("mean share"),
+        pl.max("share").alias("best share"),
+    )
+    sentences = [_compare_starts(own) for own in panels[:2]]
+    return Plot(figure, " ".join([*sentences, *gap_notes(records, runs)]), table)
 
 
-def _compare_starts(table: pl.DataFrame) -> str:
+def _compare_starts(runs: pl.DataFrame) -> str:
     """Says where each start is ahead, and where the seeds' ranges are apart."""
-    exploit, explore = table.filter(start="G"), table.filter(start="X")
-    exploit = explore.select("game").join(exploit, on="game", maintain_order="left")
-    ahead = (explore["mean"] > exploit["mean"]).sum()
-    apart = (explore["low"] > exploit["high"]) | (exploit["low"] > explore["high"])
+    greedy = pl.col("variant") == pl.col("pair")
+    score = pl.col("score")
+    games = runs.group_by("game").agg(
+        ahead=score.filter(~greedy).mean() > score.filter(greedy).mean(),
+        apart=(score.filter(~greedy).min() > score.filter(greedy).max())
+        | (score.filter(greedy).min() > score.filter(~greedy).max()),
+    )
+    name = runs["pair"][0].removesuffix("G)") + "·)"
     return (
-        f"{table['pair'][0]}: starting with exploration has the higher mean in {ahead} of "
-        f"{count(len(explore), 'game')}; seeds do not overlap in {apart.sum()}."
+        f"{name}: starting with exploration has the higher mean in {games['ahead'].sum()} "
+        f"of {count(len(games), 'game')}; seeds do not overlap in {games['apart'].sum()}."
     )
 
 
-def _draw_bars(axes: Axes, table: pl.DataFrame) -> None:
-    """Draws two bars for each game: exploit left, explore right and hatched."""
-    games = distinct(table, "game")
-    looks = {"G": (-0.2, style.BLUE, None), "X": (0.2, style.MAGENTA, "///")}
+def _draw_starts(axes: Axes, runs: pl.DataFrame) -> None:
+    """Draws both variants of a pair for each game: exploit left, explore right."""
+    games = distinct(runs, "game")
     for x, game in enumerate(games):
-        for one in table.filter(game=game).sort("start").to_dicts():
-            shift, colour, hatch = looks[one["start"]]
-            look = {"color": colour, "hatch": hatch, "edgecolor": "white", "lw": 0}
-            axes.bar(x + shift, one["mean"], 0.38, **look)
-            if one["seeds"] > 1:
-                axes.vlines(x + shift, one["low"], one["high"], colors=style.INK, lw=0.9)
-    axes.axhline(1.0, color=style.GREY, lw=0.6, ls=(0, (4, 3)), zorder=0)
-    axes.axhline(0.0, color=style.INK, lw=0.6)
+        for shift, own in zip((-0.17, 0.17), groups(runs, "variant"), strict=True):
+            shares = own.filter(game=game)["share"].to_list()
+            axes.vlines(x + shift, 0, sum(shares) / len(shares), colors="#dddddd", lw=5)
+            style.draw_seeds(axes, x + shift, shares, own["variant"][0])
+    axes.axhline(0.0, color=style.GREY, lw=0.6)
     axes.set_xlim(-0.6, len(games) - 0.4)
+    axes.set_ylim(-0.06, 1.08)
     slanted = len(games) > 3
     look = {"rotation": 25 * slanted, "ha": "right" if slanted else "center"}
     axes.set_xticks(range(len(games)), [style.plain(game) for game in games], **look)
+    axes.set_title(style.plain(runs["pair"][0].removesuffix("G)") + "·)"))
 
 
 # Counting against a coin
 
 
-@style.styled
 def counter_vs_coin(records: Records) -> Plot | None:
-    """Plots both clouds of episodes, and both learning curves (figures 7 and 13).
+    """Plots clouds of episodes and learning curves on one game, XU and XI (figure 7)."""
+    parts = _counters_and_coins(records)
+    games = [own["game"][0] for own in parts]
+    game = _EXAMPLE if _EXAMPLE in games else next(iter(games), None)
+    return _plot_clouds(records, [own for own in parts if own["game"][0] == game])
 
-    A row for each game and explore mode in which both have episodes.
-    """
+
+def counter_vs_coin_all(records: Records) -> Plot | None:
+    """Plots the same on all games, if there are several (figure 13)."""
+    parts = _counters_and_coins(records)
+    several = len({own["game"][0] for own in parts}) > 1
+    return _plot_clouds(records, parts if several else [])
+
+
+def _counters_and_coins(records: Records) -> list[pl.DataFrame]:
+    """Returns the runs of a counter and of its coin, for each explore mode and game."""
     runs = records.runs.filter("usual").drop_nulls(["mode", "mean_p_X"])
-    every = []
+    parts = []
     for own in groups(runs, "mode", "game"):
         for pair in counter_and_coin(distinct(own, "variant"))[:1]:
-            both = label_lines(own, dict(zip(_COUNTER_OR_COIN, pair, strict=True)))
-            every.append(both.with_columns(budget="frames"))
-    if not every:
+            parts.append(of_variants(own, pair).with_columns(budget="frames"))
+    return sorted(parts, key=lambda own: own["mode"][0], reverse=True)
+
+
+@style.styled
+def _plot_clouds(records: Records, parts: Sequence[pl.DataFrame]) -> Plot | None:
+    """Plots a row for each part: both clouds, and both learning curves."""
+    if not parts:
         return None
-    every.sort(key=lambda own: own["mode"][0], reverse=True)
-    runs, parts = pl.concat(every), every[:_MOST_ROWS]
-    cell = ["mode", "game", "line", "variant"]
+    runs, cell = pl.concat(parts), ["variant", "game"]
     episodes = of_runs(records.episodes, runs, *cell, "budget").drop_nulls("p_X")
     episodes = episodes.with_columns(explored=pl.col("rmed_X").fill_null(0) > 0)
-    table = episodes.group_by(cell).agg(
-        spread=pl.col("p_X").std(ddof=0), silent=(~pl.col("explored")).sum()
+    spread = pl.col("p_X").std(ddof=0).alias("spread of p_X")
+    silent = (~pl.col("explored")).sum().alias("never explored")
+    table = runs.select(cell).unique(maintain_order=True)
+    measures = episodes.group_by(cell).agg(pl.len().alias("episodes"), silent, spread)
+    table = table.join(measures, on=cell, maintain_order="left")
+    figure = style.compose(
+        1.6 * len(parts) + 0.3,
+        title="Blind switching by step count and by coin",
+        keys=style.keys(distinct(runs, "variant")),
+        notes=[
+            f"Each point is a training episode, at most {_MOST_POINTS:,} drawn at random; "
+            "light points are late in training."
+        ],
     )
-    order = runs.select(cell).unique(maintain_order=True)
-    table = order.join(table, on=cell, maintain_order="left")
-    gaps = gap_notes(records, runs)
-    notes = [
-        f"Each point is a training episode, at most {_MOST_POINTS:,} drawn at random; "
-        "light points are late in training."
-    ]
-    if rest := [f"{own['variant'][0]} on {own['game'][0]}" for own in every[_MOST_ROWS:]]:
-        notes.append(f"Not drawn: {some(rest)}.")
-    styles = some_styles(_COUNTER_OR_COIN)
-    keys = style_keys(styles, {kind: kind for kind in _COUNTER_OR_COIN})
-    title = "Blind switching by step count and by coin"
-    figure = style.compose(2.1 * len(parts), title=title, keys=keys, notes=[*notes, *gaps])
     grid = figure.subplots(len(parts), 3, squeeze=False)
-    points = None
+    points, wider = None, 0
     for cells, own in zip(grid, parts, strict=True):
-        mode, game = own["mode"][0], own["game"][0]
-        clouds = episodes.filter(pl.col("explored"), mode=mode, game=game)
-        pair = table.filter(mode=mode, game=game).to_dicts()
-        for axes, one in zip(cells, pair, strict=False):
-            cloud = clouds.filter(line=one["line"])
-            points = _draw_cloud(axes, cloud, one["silent"]) or points
-            title = style.plain(one["variant"]) + f"\nspread of $p_X$: {one['spread']:.2f}"
-            axes.set_title(title, fontsize=style.SMALL)
+        game, names = own["game"][0], distinct(own, "variant")
+        clouds = episodes.filter("explored", pl.col("variant").is_in(names), game=game)
+        both = [table.filter(variant=name, game=game).row(0, named=True) for name in names]
+        wider += both[1]["spread of p_X"] > both[0]["spread of p_X"]
+        for axes, one in zip(cells, both, strict=False):
+            points = _draw_cloud(axes, clouds.filter(variant=one["variant"])) or points
+            never = f"; {one['never explored']:,} of {one['episodes']:,} never explored"
+            said = f"spread of $p_X$ {one['spread of p_X']:.2f}"
+            said += never if one["never explored"] else ""
+            title = style.plain(one["variant"]) + "\n" + said
+            axes.set_title(title, fontsize=style.SMALL - 0.5)
             if len(clouds):  # the two clouds can be compared only on the same axes
                 rmed = clouds["rmed_X"].to_numpy()
                 axes.set_xlim(rmed.min() / 1.5, max(1.0, rmed.max()) * 1.5)
         cells[0].set_ylabel(style.plain(game) + "\n$p_X$")
-        draw_curves(cells[2], records, own, styles)
+        draw_curves(cells[2], records, own)
         cells[2].set_title("return", fontsize=style.SMALL)
     if points is not None:
-        place = {"location": "bottom", "aspect": 50, "pad": 0.02}
+        place = {"location": "bottom", "aspect": 60, "fraction": 0.03, "pad": 0.02}
         bar = figure.colorbar(points, ax=grid[:, :2], **place)
-        bar.set_label("time in training", fontsize=style.SMALL)
-        bar.set_ticks([0, 1], labels=["start", "end"], fontsize=style.SMALL)
+        bar.set_ticks([0, 1], labels=["start of training", "end"], fontsize=style.SMALL)
         bar.ax.set_xlim(0, 1)
-    return Plot(figure, " ".join([_compare_spreads(table), *gaps]), table)
-
-
-def _compare_spreads(table: pl.DataFrame) -> str:
-    """Says how often the coin has the wider spread of p_X, and all spreads."""
-    spreads = table.pivot("line", index=["mode", "game"], values="spread")
-    wider = (spreads["coin"] > spreads["step count"]).sum()
-    pairs = "; ".join(
-        f"{mode} on {game} {counter:.2f} by count, {coin:.2f} by coin"
-        for mode, game, counter, coin in spreads.iter_rows()
+    caption = (
+        f"p_X spreads more over episodes with the coin than with the counter in {wider} of "
+        f"{count(len(parts), 'comparison')}."
     )
-    return (
-        f"The standard deviation of p_X over episodes is greater with the coin in {wider} "
-        f"of {len(spreads)} comparisons: {pairs}."
-    )
+    return Plot(figure, " ".join([caption, *gap_notes(records, runs)]), table)
 
 
-def _draw_cloud(axes: Axes, episodes: pl.DataFrame, silent: int) -> PathCollection | None:
+def _draw_cloud(axes: Axes, episodes: pl.DataFrame) -> PathCollection | None:
     """Draws rmed_X against p_X of episodes that explored; dark is early, light is late."""
     axes.set_ylim(-0.03, 1.05)
-    if silent:
-        text = f"{silent:,} episodes never explored"
-        font = {"size": style.SMALL - 1, "color": style.NOTE, "ha": "right"}
-        axes.text(0.97, 0.03, text, transform=axes.transAxes, **font)
+    style.use_log_axis(axes)
+    axes.set_xlabel("rmed$_X$")
     if episodes.is_empty():
         return None
     chosen = np.random.default_rng(0).permutation(len(episodes))[:_MOST_POINTS]
     shown = episodes[chosen.tolist()]
     time = shown["frames"] / shown["budget"].clip(1)
     look = {"cmap": "plasma", "vmin": 0.0, "vmax": 1.1, "s": 5, "lw": 0, "alpha": 0.7}
-    points = axes.scatter(shown["rmed_X"], shown["p_X"], c=time, **look)
-    style.use_log_axis(axes)
-    axes.set_xlabel("rmed$_X$")
-    return points
+    return axes.scatter(shown["rmed_X"], shown["p_X"], c=time, **look)
 
 
 # What bandits preferred
@@ -244,54 +232,60 @@ def _draw_cloud(axes: Axes, episodes: pl.DataFrame, silent: int) -> PathCollecti
 def bandit_arms(records: Records) -> Plot | None:
     """Plots the probability of each bandit arm over training (figure 14).
 
-    A row for each bandit, pairs of starting modes first; a panel for each game.
+    A row for each variant of the pairs that differ in their starting mode alone, as in the
+    paper, or for each bandit of a study that has no such pair; a panel for each game.
     """
     runs = records.runs.filter("usual", pl.col("bandits") > 0).drop_nulls("mode")
     names = distinct(runs, "variant")
     paired = [name for pair in start_pairs(names) for name in pair]
-    variants = known(dict.fromkeys([*paired, *names]))
-    every = [(name, bandit) for name in variants for bandit in variants[name].bandits()]
-    rows = every[:_MOST_ROWS]
+    variants = known(paired or names)
+    rows = [(name, bandit) for name in variants for bandit in variants[name].bandits()]
     if not rows:
         return None
+    rows, more = rows[:_MOST_BANDITS], len(rows[_MOST_BANDITS:])
     runs = runs.filter(pl.col("variant").is_in([name for name, _ in rows]))
     games = distinct(runs, "game")
-    shown = games[:_MOST_GAMES]
-    table = _arm_probabilities(records, runs)
-    gaps = gap_notes(records, runs)
-    more = len(every) - len(rows)
     left_out = [*([count(more, "bandit")] if more else []), *games[_MOST_GAMES:]]
-    notes = [
-        "Means over seeds. Dotted: the uniform choice that every bandit begins with.",
-        *([f"Not drawn: {some(left_out, 8)}."] if left_out else []),
-        *gaps,
-    ]
-    title = "What the bandits preferred over training"
-    figure = style.compose(1.7 * len(rows), title=title, notes=notes)
-    grid = figure.subplots(len(rows), len(shown), squeeze=False)
+    games = games[:_MOST_GAMES]
+    lines = _arm_probabilities(records, runs)
+
+    def draw(axes: Axes, cell: tuple[str, str, str]) -> None:
+        name, bandit, game = cell
+        _draw_arms(axes, lines.filter(variant=name, bandit=bandit, game=game))
+        axes.set_title(style.plain(game), fontsize=style.SMALL - 0.5, loc="left")
+        axes.label_outer()
+        if game == games[0]:
+            chooses = {"start": "mode of an episode", "explore": "explore steps"}
+            rate = _has_rate(variants[name])
+            chooses["exploit"] = "switching rate" if rate else "exploit steps"
+            header = style.plain(f"{name}: {chooses[bandit]}\n{game}")
+            axes.set_title(header, fontsize=style.SMALL - 0.5, loc="left")
+
+    figure = style.draw_panels(
+        [[(name, bandit, game) for game in games] for name, bandit in rows],
+        draw,
+        1.5,
+        ylabels=["probability"],
+        options={"sharey": True, "sharex": "col"},
+        title="What the bandits preferred over training",
+        notes=[
+            "Means over seeds. Dotted: the uniform choice that every bandit begins with.",
+            *([f"Not drawn: {some(left_out, 8)}."] if left_out else []),
+        ],
+    )
+    for cells in style.in_rows(figure.axes, len(games)):
+        _draw_arm_legend(cells)
+    last = lines.filter(pl.col("frames") == pl.col("frames").max().over("variant", "game"))
+    table = last.select("variant", "game", "bandit", "name", "probability")
+    table = table.rename({"name": "arm", "probability": "final probability"})
     sentences = []
-    for cells, (name, bandit) in zip(grid, rows, strict=True):
-        lines = table.filter(variant=name, bandit=bandit)
-        for axes, game in zip(cells, shown, strict=True):
-            _draw_arms(axes, lines.filter(game=game))
-            axes.set_title(style.plain(game), fontsize=style.SMALL, loc="left")
-        chooses = {"start": "mode of an episode", "explore": "explore steps"}
-        rate = _has_rate(variants[name])
-        chooses["exploit"] = "switching rate" if rate else "exploit steps"
-        header = style.plain(f"{name}: {chooses[bandit]}\n{shown[0]}")
-        cells[0].set_title(header, fontsize=style.SMALL, loc="left")
-        cells[0].set_ylabel("probability")
-        _draw_arm_legend(list(cells))
-        likeliest = []
-        for own in groups(lines, "game"):
-            last = own.filter(pl.col("frames") == pl.col("frames").max())
-            best = last.sort("probability", descending=True, maintain_order=True)
-            arm, probability = best.select("name", "probability").row(0)
-            likeliest.append(f"{own['game'][0]} {arm} ({probability:.2f})")
-        sentences.append(
-            f"{name}, bandit `{bandit}`, likeliest arm at the end: {', '.join(likeliest)}."
-        )
-    return Plot(figure, " ".join([*sentences, *gaps]), table)
+    for name, bandit in rows[:4]:
+        ends = last.filter(variant=name, bandit=bandit).sort("probability")
+        arms = ends.group_by("game").agg(pl.last("name"))["name"].value_counts(sort=True)
+        said = listed(f"{arm} in {number}" for arm, number in arms.sort("name").rows())
+        sentences.append(f"{name}: {said}")
+    caption = f"Likeliest arm at the end, by games: {'; '.join(sentences)}."
+    return Plot(figure, " ".join([caption, *gap_notes(records, runs)]), table)
 
 
 def _arm_probabilities(records: Records, runs: pl.DataFrame) -> pl.DataFrame:
@@ -325,16 +319,10 @@ def _draw_arms(axes: Axes, lines: pl.DataFrame) -> None:
     arms = groups(lines, "arm")
     axes.axhline(1 / len(arms), color=style.GREY, lw=0.7, ls=":")
     for i, arm in enumerate(arms):
-        axes.plot(
-            arm["frames"] / unit,
-            arm["probability"],
-            color=colormaps["viridis"](0.9 * i / max(1, len(arms) - 1)),
-            marker=style.LINES[i % len(style.LINES)][1],
-            markersize=3,
-            markevery=max(1, len(arm) // 6),
-            lw=1.3,
-            label=arm["name"][0],
-        )
+        colour = colormaps["viridis"](0.9 * i / max(1, len(arms) - 1))
+        look = {"color": colour, "marker": _MARKERS[i % len(_MARKERS)], "lw": 1.3, "ms": 3}
+        look |= {"markevery": max(1, len(arm) // 6), "label": arm["name"][0]}
+        axes.plot(arm["frames"] / unit, arm["probability"], **look)
     axes.set_xlim(left=0)
     axes.set_xlabel(name)
 
@@ -358,74 +346,71 @@ def switching_rates(records: Records) -> Plot | None:
     weighed by theirs: switches of all episodes over exploit steps of all.
     """
     runs = records.runs.filter("usual")
-    triggers = {
-        name: variant.trigger
-        for name, variant in known(distinct(runs, "variant")).items()
-        if variant.granularity == "intra" and _has_rate(variant)
-    }
-    runs = runs.filter(pl.col("variant").is_in(list(triggers)))
-    counts = records.switches.group_by("run", "target_rate", maintain_order=True)
-    table = of_runs(counts.agg(pl.sum("made", "asked")), runs, "variant", "game", "seed")
-    if table.is_empty():
-        return None
-    table = table.with_columns(
-        trigger=pl.col("variant").replace_strict(triggers),
-        ratio=pl.col("made") / pl.col("asked"),
-    )
-    kinds = [kind for kind in _TRIGGERS if kind in distinct(table, "trigger")]
-    keys = []
-    for kind in kinds:
-        name, (colour, marker) = _TRIGGERS[kind]
-        keys.append(Line2D([], [], color=colour, marker=marker, ls="", label=name))
-    games = distinct(table, "game")
-    shown, rest = games[:_MOST_RATES], games[_MOST_RATES:]
-    gaps = gap_notes(records, runs.filter(pl.col("run").is_in(table["run"])))
-    notes = [
-        "One mark for each run and target rate. Band: within 10% of the target. Bars: two "
-        "standard deviations of as many independent switches. Triangles: off the scale.",
-        *([f"Not drawn: {', '.join(rest)}."] if rest else []),
-        *gaps,
+    variants = known(distinct(runs, "variant"))
+    names = [
+        one for one, v in variants.items() if v.granularity == "intra" and _has_rate(v)
     ]
-    rows = style.in_rows(shown, 3)
-    title = "Realised switching rate as a multiple of the target"
-    figure = style.compose(2.1 * len(rows), title=title, keys=keys, notes=notes)
-    targets = table["target_rate"].to_numpy()
-    for cells, row in zip(style.add_panels(figure, rows, sharey=True), rows, strict=True):
-        for axes, game in zip(cells, row, strict=True):
-            _draw_rates(axes, table.filter(game=game), kinds)
-            axes.set_xlim(targets.min() / 2.5, targets.max() * 2.5)
-            axes.set_title(style.plain(game))
-        cells[0].set_ylabel("realised / target")
-    sentences = ["Runs at a target rate with at least 100 switches."]
-    for kind in kinds:
-        name, _ = _TRIGGERS[kind]
-        enough = table.filter(pl.col("made") >= _ENOUGH, trigger=kind)
-        close = enough.filter((pl.col("ratio") - 1).abs() <= _TOLERANCE)
-        if len(enough):
-            cases = count(len(enough), "case")
-            sentences.append(f"{name}: {len(close)} of {cases} within 10%.")
-        else:
-            sentences.append(f"{name}: no case has 100 switches yet.")
-    return Plot(figure, " ".join([*sentences, *gaps]), table)
+    runs = of_variants(runs, names)
+    counts = records.switches.group_by("run", "target_rate", maintain_order=True)
+    rates = of_runs(counts.agg(pl.sum("made", "asked")), runs, "variant", "game", "seed")
+    if rates.is_empty():
+        return None
+    rates = rates.with_columns(ratio=pl.col("made") / pl.col("asked"))
+    games, targets = distinct(rates, "game"), rates["target_rate"].to_numpy()
+    rest = games[_MOST_RATES:]
+
+    def draw(axes: Axes, game: str) -> None:
+        _draw_rates(axes, rates.filter(game=game), names)
+        axes.set_xlim(targets.min() / 2.5, targets.max() * 2.5)
+        axes.set_title(style.plain(game))
+
+    figure = style.draw_panels(
+        style.in_rows(games[:_MOST_RATES], 3),
+        draw,
+        2.1,
+        ylabels=["realised / target"],
+        options={"sharey": True},
+        title="Realised switching rate as a multiple of the target",
+        keys=style.keys(distinct(rates, "variant"), ls=""),
+        notes=[
+            "One mark for each run and target rate. Band: within 10% of the target. Bars: "
+            "two standard deviations of as many independent switches. Triangles: beyond.",
+            *([f"Not drawn: {', '.join(rest)}."] if rest else []),
+        ],
+    )
+    enough = pl.col("made") >= _ENOUGH
+    close = enough & ((pl.col("ratio") - 1).abs() <= _TOLERANCE)
+    table = rates.group_by("variant", "game", "target_rate", maintain_order=True).agg(
+        pl.len().alias("seeds"),
+        (pl.sum("made") / pl.sum("asked")).alias("realised / target"),
+        pl.sum("made").alias("switches"),
+    )
+    within, cases = rates.select(close.sum(), enough.sum().alias("cases")).row(0)
+    caption = (
+        f"{within} of {count(cases, 'case')} with at least {_ENOUGH} switches lie within "
+        "10% of the target; a case is one run at one target rate."
+    )
+    return Plot(figure, " ".join([caption, *gap_notes(records, runs)]), table)
 
 
-def _draw_rates(axes: Axes, table: pl.DataFrame, kinds: Sequence[str]) -> None:
+def _draw_rates(axes: Axes, rates: pl.DataFrame, names: Sequence[str]) -> None:
     """Draws a mark for each run and target rate of a game, with two standard deviations."""
     axes.axhspan(1 - _TOLERANCE, 1 + _TOLERANCE, color="#eeeeee", lw=0)
     axes.axhline(1.0, color=style.GREY, lw=0.8)
-    for rate in table.to_dicts():
-        _, (colour, marker) = _TRIGGERS[rate["trigger"]]
-        # Beside each other by trigger and seed, so that marks do not hide each other.
-        shift = 1.25 ** (kinds.index(rate["trigger"]) - (len(kinds) - 1) / 2)
-        x, ratio = rate["target_rate"] * shift * 1.03 ** (rate["seed"] % 5), rate["ratio"]
+    for rate in rates.to_dicts():
+        _, colour, marker = style.look(rate["variant"])
+        # Beside each other by variant and seed, so that marks do not hide each other.
+        shift = 1.5 * (names.index(rate["variant"]) / max(1, len(names) - 1) - 0.5)
+        x = rate["target_rate"] * math.exp(0.8 * shift + 0.02 * (rate["seed"] % 5))
+        ratio = rate["ratio"]
         if ratio > _HIGHEST:
             axes.plot(x, 0.97 * _HIGHEST, "^", color=colour, ms=4, mfc="white")
             continue
         if rate["made"] > 0:
             half = 2 * ratio / np.sqrt(rate["made"])
             ends = max(0, ratio - half), min(_HIGHEST, ratio + half)
-            axes.vlines(x, *ends, colors=colour, lw=0.7, alpha=0.6)
-        axes.plot(x, ratio, marker, color=colour, ms=3.5)
+            axes.vlines(x, *ends, colors=colour, lw=0.7, alpha=0.35)
+        axes.plot(x, ratio, marker, color=colour, ms=3)
     axes.set_xscale("log")
     axes.set_ylim(0, _HIGHEST)
     axes.set_xlabel("target rate, switches an exploit step")

@@ -7,18 +7,17 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from sidequest.figures import statistics, style
-from sidequest.figures.curves import evaluated_runs, final_scores
+from sidequest.figures.curves import evaluated_runs, few_learned, final_scores, summarise
 from sidequest.figures.data import Plot, Records, count, distinct, gap_notes, groups, some
 from sidequest.figures.pairs import MODES, known, modes_in, representatives
 from sidequest.figures.statistics import Strata, bootstrap, choose_scale, iqm_of_runs
 
 _ROW = 0.175  # inches, of a variant's line
-_MOST_GAMES = 5
-_MODE_STYLES: dict[str, tuple[str, str]] = dict(zip(MODES, style.LINES, strict=False))
-_OTHER = ("#777777", "o")
+_MOST_GAMES = 7
+_BARS = "Bars: 95% stratified bootstrap over seeds, where each game has three or more."
 
 
 class _Scores(NamedTuple):
@@ -65,27 +64,25 @@ def _normalised_scores(records: Records) -> _Scores | None:
     return _Scores(games, scale.label, strata, shown, left_out)
 
 
-def _mode_keys(names: Sequence[str]) -> list[Line2D]:
-    styles = {mode: _MODE_STYLES[mode] for mode in modes_in(names)}
-    return [
-        Line2D([], [], color=colour, marker=marker, ls="", label=mode)
-        for mode, (colour, marker) in styles.items()
-    ]
-
-
-def _draw_rows(axes: Axes, names: Sequence[str], table: pl.DataFrame) -> None:
-    """Draws `value`, and a bar from `low` to `high`, of each variant; first at the top."""
-    for name, low, value, high in table.select("variant", "low", "value", "high").rows():
-        variant = known([name]).get(name)
-        colour, marker = _MODE_STYLES[variant.mode] if variant else _OTHER
-        y = names.index(name)
-        if low is not None:
-            axes.hlines(y, low, high, colors=colour, lw=2.2, alpha=0.55)
-        axes.plot(value, y, marker, color=colour, ms=4.5)
-    axes.set_yticks(range(len(names)), [style.plain(name) for name in names])
+def _name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Writes the variants' names and letters left of their rows; the first at the top."""
+    labels = [style.plain(f"{name}   {style.look(name).letter}") for name in names]
+    axes.set_yticks(range(len(names)), labels)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.grid(axis="y", color="#eeeeee", lw=0.6)
     axes.set_axisbelow(True)
+
+
+def _draw_intervals(axes: Axes, table: pl.DataFrame) -> None:
+    """Draws `value` of each variant, and a bar from `low` to `high` where there is one."""
+    for y, (name, low, value, high) in enumerate(
+        table.select("variant", "low", "value", "high").rows()
+    ):
+        _, colour, marker = style.look(name)
+        if low is not None:
+            axes.hlines(y, low, high, colors=colour, lw=2.2, alpha=0.55)
+        axes.plot(value, y, marker, color=colour, ms=4.5)
+    _name_rows(axes, table["variant"].to_list())
 
 
 @style.styled
@@ -94,35 +91,45 @@ def scores(records: Records) -> Plot | None:
     runs = evaluated_runs(records)
     if runs.is_empty():
         return None
-    score = pl.col("score")
-    table = runs.group_by("variant", "game", maintain_order=True).agg(
-        low=score.min(), value=score.mean(), high=score.max(), seeds=pl.len()
-    )
-    names, games = distinct(runs, "variant"), distinct(runs, "game")
-    variants = known(names)  # those of one explore mode stand together
+    games, variants = distinct(runs, "game"), known(distinct(runs, "variant"))
     places = {name: MODES.index(variants[name].mode) for name in variants}
-    names.sort(key=lambda name: places.get(name, len(MODES)))
-    gaps = gap_notes(records, runs)
+    names = sorted(distinct(runs, "variant"), key=lambda name: places.get(name, len(MODES)))
     rest = games[_MOST_GAMES:]
-    notes = [
-        "Raw returns over the last 10% of training: mean of the seeds, bar from the worst "
-        "to the best.",
-        *([f"Not drawn: {some(rest, 8)}."] if rest else []),
-        *gaps,
-    ]
-    title, keys = "Final scores of every variant", _mode_keys(names)
-    figure = style.compose(0.6 + _ROW * len(names), title=title, keys=keys, notes=notes)
-    grid = figure.subplots(1, len(games[:_MOST_GAMES]), squeeze=False, sharey=True)[0]
-    for axes, game in zip(grid, games, strict=False):
-        _draw_rows(axes, names, table.filter(game=game))
-        axes.set_title(style.plain(game), fontsize=style.SMALL)
+
+    def draw(axes: Axes, game: str) -> None:
+        for y, name in enumerate(names):
+            own = runs.filter(variant=name, game=game)
+            if len(own):
+                hollow = own.select(few_learned()).item()
+                values = own["score"].to_list()
+                style.draw_seeds(axes, y, values, name, across=True, hollow=hollow)
+        _name_rows(axes, names)
+        axes.set_title(style.plain(game), fontsize=style.SMALL - 0.5)
+        axes.xaxis.set_major_locator(MaxNLocator(2))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        style.show_zero(axes, "x")
         axes.set_xlabel("return")
-    sentences = [f"{count(len(names), 'variant')}, {count(len(runs), 'run')}."]
-    for (game,), own in table.group_by("game", maintain_order=True):
-        ranked = own.sort("value", maintain_order=True).select("value", "variant").rows()
-        (least, worst), (most, best) = ranked[0], ranked[-1]
-        sentences.append(f"{game}: from {least:.3g} ({worst}) to {most:.3g} ({best}).")
-    return Plot(figure, " ".join([*sentences, *gaps]), table)
+
+    figure = style.draw_panels(
+        [games[:_MOST_GAMES]],
+        draw,
+        0.6 + _ROW * len(names),
+        options={"sharey": True},
+        title="Final scores of every variant",
+        notes=[
+            "Raw returns over the last 10% of training: mean of the seeds, bar from the "
+            "worst to the best; fewer than three seeds are dots. Hollow: most seeds are no "
+            "better than random play.",
+            *([f"Not drawn: {some(rest, 8)}."] if rest else []),
+        ],
+    )
+    table = summarise(runs, "variant", "game")
+    best = table.filter(pl.col("mean") == pl.max("mean").over("game"))
+    wins = best.unique("game", keep="none")["variant"].value_counts(sort=True).rows()
+    said = f" Most often the best: {wins[0][0]}, on {wins[0][1]}." if wins else ""
+    size = f"{count(len(names), 'variant')}, {count(len(games), 'game')}"
+    caption = f"{size} and {count(len(runs), 'run')}.{said}"
+    return Plot(figure, " ".join([caption, *gap_notes(records, runs)]), table)
 
 
 @style.styled
@@ -136,28 +143,29 @@ def interquartile_means(records: Records) -> Plot | None:
         interval = bootstrap(np.random.default_rng(0), iqm_of_runs, strata)
         rows.append({"variant": name, **interval._asdict()})
     table = pl.DataFrame(rows).sort("value", descending=True, maintain_order=True)
-    table = table.fill_nan(None)  # with one seed there is no interval
-    gaps = [*found.left_out, *gap_notes(records, found.runs)]
-    notes = [
-        f"Middle half of all runs of {some(found.games, 7)}. Bars: 95% stratified "
-        "bootstrap over seeds; with few seeds they are too short.",
-        *gaps,
-    ]
-    names = table["variant"].to_list()
-    title, keys = "Interquartile mean", _mode_keys(names)
-    figure = style.compose(0.6 + _ROW * len(names), title=title, keys=keys, notes=notes)
+    table = table.fill_nan(None)  # with few seeds there is no interval
+    notes = [f"Middle half of all runs of {some(found.games, 7)}.", _BARS]
+    notes += found.left_out
+    height, title = 0.6 + _ROW * len(table), "Interquartile mean"
+    figure = style.compose(height, title=title, notes=notes)
     axes = figure.subplots()
-    _draw_rows(axes, names, table)
+    for y, (name, low) in enumerate(table.select("variant", "low").rows()):
+        if low is None:
+            values = np.concatenate(found.strata[name])
+            look = {"color": style.look(name).colour, "ms": 3, "mfc": "none", "mew": 0.7}
+            axes.plot(values, np.full(len(values), y), "o", **look)
+    _draw_intervals(axes, table)
     axes.set_xlabel(style.plain(found.scale))
     best, worst = table.row(0, named=True), table.row(-1, named=True)
-    reach = table[1:].filter(pl.col("high") >= pl.lit(best["low"], pl.Float64()))
     caption = (
         f"Highest: {best['variant']}, {best['value']:.2f}; lowest: {worst['variant']}, "
-        f"{worst['value']:.2f}, over {count(len(found.games), 'game')}. The intervals of "
-        f"{len(reach)} of {len(table) - 1} others reach that of the best. "
-        f"Scale: {found.scale}."
+        f"{worst['value']:.2f}, over {count(len(found.games), 'game')}."
     )
-    return Plot(figure, " ".join([caption, *gaps]), table)
+    if best["low"] is not None:
+        reach = table[1:].filter(pl.col("high") >= best["low"])
+        others = f"{len(reach)} of {len(table) - 1} others"
+        caption += f" The intervals of {others} reach that of the best."
+    return Plot(figure, " ".join([caption, *gap_notes(records, found.runs)]), table)
 
 
 @style.styled
@@ -180,32 +188,39 @@ def improvement(records: Records) -> Plot | None:
     if found is None or not rows:
         return None
     table = pl.DataFrame(rows).fill_nan(None)
-    gaps = [*found.left_out, *gap_notes(records, found.runs)]
-    notes = [
-        "Share of pairs of runs, one of each, in which the first scores more; ties count "
-        f"half; averaged over {some(found.games, 7)}. Bars: 95% stratified bootstrap; with "
-        "few seeds they are too short.",
-        *gaps,
-    ]
     panels = groups(table, "chosen")
-    heights = [0.55 + _ROW * len(own) for own in panels]
-    title = "Probability of improvement"
-    figure = style.compose(sum(heights), title=title, notes=notes)
-    grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
-    sentences = []
-    for axes, own in zip(grid, panels, strict=True):
-        chosen = own["chosen"][0]
-        _draw_rows(axes, own["variant"].to_list(), own)
+
+    def draw(axes: Axes, own: pl.DataFrame) -> None:
+        _draw_intervals(axes, own)
         axes.axvline(0.5, color=style.GREY, lw=0.8, ls=(0, (4, 3)), zorder=0)
         axes.set_xlim(-0.03, 1.03)
-        title = style.plain(f"{chosen} beats …")
+        title = style.plain(f"{own['chosen'][0]} beats …")
         axes.set_title(title, fontsize=style.SMALL, loc="left")
-        above = own.filter(pl.col("low") > 0.5)["variant"].to_list()
-        below = own.filter(pl.col("high") < 0.5)["variant"].to_list()
+        axes.set_xlabel("probability")
+
+    heights = [0.55 + _ROW * len(own) for own in panels]
+    figure = style.draw_panels(
+        [[own] for own in panels],
+        draw,
+        sum(heights) / len(heights),
+        options={"height_ratios": heights},
+        title="Probability of improvement",
+        notes=[
+            "Share of pairs of runs, one of each, in which the first scores more; ties "
+            f"count half; averaged over {some(found.games, 7)}.",
+            _BARS,
+            *found.left_out,
+        ],
+    )
+    sentences = []
+    for own in panels:
+        above, below = own.filter(pl.col("low") > 0.5), own.filter(pl.col("high") < 0.5)
+        others = count(len(own), "other")
         sentences.append(
-            f"{chosen} against {count(len(own), 'other')}: the interval is above one half "
-            f"for {len(above)} ({some(above) or 'none'}), below it for {len(below)} "
-            f"({some(below) or 'none'})."
+            f"{own['chosen'][0]} against {others}: the interval is above one half for "
+            f"{len(above)}, below it for {len(below)}."
         )
-    grid[-1].set_xlabel("probability")
-    return Plot(figure, " ".join([*sentences, *gaps]), table)
+    if table["low"].is_null().all():
+        sentences = ["Too few seeds for intervals, so nothing here is decided."]
+    table = table.rename({"chosen": "run of", "variant": "beats a run of"})
+    return Plot(figure, " ".join([*sentences, *gap_notes(records, found.runs)]), table)

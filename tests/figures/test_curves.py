@@ -1,12 +1,11 @@
 """Learning curves: figures 3, 8, 10, 15 and 16."""
 
 import numpy as np
-import polars as pl
 import pytest
 
 from sidequest.figures import style
 from sidequest.figures.curves import (
-    _read_curves,
+    _bin_curves,
     aggregate,
     draw_curves,
     explore_modes,
@@ -21,7 +20,6 @@ from tests.figures.seen import labelled, legend_of, notes_of, panels_of
 
 STEP, INTRA = "XU-step-level-0.01", "XU-intra(10,informed,p*,X)"
 INTRINSIC = "XI-intra(10,informed,p*,X)"
-STYLES = {"step": {"color": "#ff0000", "marker": "o"}, "intra": {"color": "#0000ff"}}
 
 
 def make_run(folder, variant, seed, evaluations):
@@ -33,63 +31,56 @@ def make_run(folder, variant, seed, evaluations):
     return recorder
 
 
-def read_lines(folder):
-    """Records with a line for each granularity."""
+def curves_of(folder):
+    """The panel of all runs below a folder, and the mean of its only line by frames."""
+    axes = style.new_figure(3, 3).subplots()
     records = read_records(folder)
-    line = (
-        pl.when(pl.col("variant") == STEP).then(pl.lit("step")).otherwise(pl.lit("intra"))
-    )
-    return records, records.runs.with_columns(line=line)
+    draw_curves(axes, records, records.runs)
+    line = axes.lines[-1]
+    return axes, dict(zip(line.get_xdata().round(3), line.get_ydata(), strict=True))
 
 
-@pytest.fixture
-def lines(tmp_path):
+def test_a_bin_is_the_mean_of_all_its_episodes(tmp_path):
+    """Of 4,000 frames a bin has 100. Each episode counts, not only the nearest ones."""
+    returns = {10: [1], 60: [2, 3], 100: [6], 101: [50], 4_000: [9]}
+    make_run(tmp_path / "a", STEP, 0, returns).finish()
+    records = read_records(tmp_path)
+    bins = _bin_curves(records, records.runs)
+    np.testing.assert_allclose(bins["frames"], 100 * np.arange(1, 41))
+    assert bins["return"].to_list()[:2] == [3.0, 50.0]
+    # Bins without an evaluation lie on the line between their neighbours.
+    np.testing.assert_allclose(bins["return"][2], 50 + (9 - 50) / 38)
+    assert _bin_curves(records, records.runs.clear()).is_empty()
+
+
+def test_a_line_is_the_mean_over_seeds_as_far_as_all_go(tmp_path):
     make_run(tmp_path / "a", STEP, 0, {1e6: [1, 3], 2e6: [4], 3e6: [6]}).finish()
     make_run(tmp_path / "b", STEP, 1, {1e6: [6], 2e6: [10]}).close()  # still training
-    make_run(tmp_path / "c", INTRA, 0, {}).close()  # not evaluated yet
-    return read_lines(tmp_path)
-
-
-def test_a_point_is_the_mean_of_its_episodes(lines):
-    records, runs = lines
-    curve = _read_curves(records, runs[:1])
-    assert curve["frames"].to_list() == [1e6, 2e6, 3e6]
-    assert curve["return"].to_list() == [2.0, 4.0, 6.0]
-    assert _read_curves(records, runs[2:]).is_empty()
-
-
-def test_a_line_is_the_mean_over_seeds_as_far_as_all_go_and_the_band_spans_them(lines):
-    axes = style.new_figure(3, 3).subplots()
-    draw_curves(axes, *lines, STYLES)
-    mean = axes.lines[-1]
-    assert mean.get_label() == STEP and mean.get_color() == "#ff0000"
-    np.testing.assert_allclose(mean.get_xdata(), [1.0, 2.0])
-    np.testing.assert_allclose(mean.get_ydata(), [4.0, 7.0])
-    (band,) = axes.collections
-    heights = band.get_paths()[0].vertices[:, 1]
-    assert (heights.min(), heights.max()) == (2.0, 10.0)
-    longest = max(axes.lines, key=lambda line: len(line.get_xdata()))
-    np.testing.assert_allclose(longest.get_ydata(), [2.0, 4.0, 6.0])  # a seed's own line
+    axes, mean = curves_of(tmp_path)
+    assert axes.lines[-1].get_label() == STEP
+    assert axes.lines[-1].get_color() == style.look(STEP).colour
+    np.testing.assert_allclose([min(mean), max(mean)], [1.05, 2.025])  # ends of bins
+    np.testing.assert_allclose([mean[1.05], mean[2.025]], [4.0, 7.0])
+    np.testing.assert_allclose(mean[1.5], (2 + 6) / 2 + 3 * (6 / 13), rtol=1e-6)
+    assert not axes.collections and len(axes.lines) == 3  # two seeds: lines, no band
     assert axes.get_xlabel() == "million frames"
 
 
-def test_a_coarse_run_that_went_further_ends_where_the_other_does(tmp_path):
-    make_run(tmp_path / "a", STEP, 0, {1e3: [0], 3e3: [4]}).finish()
-    make_run(tmp_path / "b", STEP, 1, {1e3: [0], 1.5e3: [1], 2e3: [8]}).close()
-    axes = style.new_figure(3, 3).subplots()
-    draw_curves(axes, *read_lines(tmp_path), STYLES)
-    np.testing.assert_allclose(axes.lines[-1].get_xdata(), [1.0, 1.5, 2.0])
-    np.testing.assert_allclose(axes.lines[-1].get_ydata(), [0.0, 1.0, 5.0])
-
-
-def test_seeds_with_other_cadences_meet_where_both_are(tmp_path):
-    make_run(tmp_path / "a", STEP, 0, {1e3: [0], 2e3: [2], 3e3: [4]}).finish()
-    make_run(tmp_path / "b", STEP, 1, {1.5e3: [10], 2.5e3: [20]}).finish()
-    axes = style.new_figure(3, 3).subplots()
-    draw_curves(axes, *read_lines(tmp_path), STYLES)
-    np.testing.assert_allclose(axes.lines[-1].get_xdata(), [1.5, 2.5])
-    np.testing.assert_allclose(axes.lines[-1].get_ydata(), [(1 + 10) / 2, (3 + 20) / 2])
+def test_three_seeds_have_a_band_from_the_worst_to_the_best(tmp_path):
+    for seed, late in enumerate((5.0, 6.0, 10.0)):
+        make_run(tmp_path / str(seed), STEP, seed, {1e3: [0], 2e3: [late]}).finish()
+    axes, mean = curves_of(tmp_path)
+    (band,) = axes.collections
+    heights = band.get_paths()[0].vertices
+    assert set(heights[heights[:, 0] == 2.0][:, 1]) == {5.0, 10.0}
+    assert len(axes.lines) == 1 and mean[2.0] == 7.0
     assert axes.get_xlabel() == "thousand frames"
+
+
+def test_nothing_but_zeros_is_not_magnified(tmp_path):
+    make_run(tmp_path / "a", STEP, 0, {1e3: [0], 2e3: [0]}).finish()
+    low, high = curves_of(tmp_path)[0].get_ylim()
+    assert low < 0 < 1 < high
 
 
 def test_learning_curves_have_a_panel_for_each_mode_and_game(plots):
@@ -100,25 +91,33 @@ def test_learning_curves_have_a_panel_for_each_mode_and_game(plots):
 
 
 def test_the_winners_of_the_curves_are_said(plots, study_of):
-    assert "the highest mean is intra-episodic in 2" in plots["learning-curves"].caption
+    said = plots["learning-curves"].caption
+    assert said.startswith("Highest final mean. XU, 2 games: intra(10,informed,p*,X) in 2.")
     assert learning_curves(study_of(Cell(STEP, GAMES[0], 0, 5.0))) is None
+    tied = study_of(*(Cell(name, GAMES[0], 0, 5.0) for name in (STEP, INTRA)))
+    assert "XU, 1 game: no difference in 1." in learning_curves(tied).caption
 
 
-def test_the_aggregate_has_a_mean_and_a_median_for_each_mode(plots):
-    figure = plots["aggregate"].figure
+def test_two_games_have_no_median_of_their_own(plots):
+    figure, caption, table = plots["aggregate"]
     panels = panels_of(figure)
-    modes = ("XU", "XI", "XS")
-    assert list(panels) == [f"{m}  {name}" for m in modes for name in ("mean", "median")]
+    assert list(panels) == [f"{mode}  mean" for mode in ("XU", "XI", "XS")]
     assert legend_of(figure) == [
-        "experiment-level-X",
-        "experiment-level-G",
-        "step-level-0.01",
-        "episode-level-*",
-        "intra(10,informed,p*,X)",
+        "A  experiment-level-X",
+        "B  experiment-level-G",
+        "C  step-level-0.01",
+        "D  episode-level-*",
+        "E  intra(10,informed,p*,X)",
     ]
-    assert "Not in these records: XS-experiment-level-X" in notes_of(figure)
-    last = [line.get_ydata()[-1] for line in panels["XU  mean"].lines]
-    assert last == sorted(last)  # as the scores of the made-up variants are
+    last = [line.get_ydata()[-1] for line in panels["XU  mean"].lines if line_is_mean(line)]
+    assert len(last) == 5 and last == sorted(last)  # as the made-up scores are
+    best = "XU, 2 games: XU-intra(10,informed,p*,X) has the highest mean (0."
+    assert best in caption and "XU-experiment-level-X the lowest (0." in caption
+    assert table.columns == ["variant", "statistic", "score", "games", "seeds"]
+
+
+def line_is_mean(line) -> bool:
+    return line.get_linewidth() > 1
 
 
 def test_the_aggregate_by_hand(study_of):
@@ -131,9 +130,8 @@ def test_the_aggregate_by_hand(study_of):
         Cell(INTRA, one, 1, 6.0),
         Cell(INTRA, two, 0, 2.0),
     )
-    figure = aggregate(records).figure
-    panel = panels_of(figure)["XU  mean"]
-    line = labelled(panel, "intra-episodic")
+    panel = panels_of(aggregate(records).figure)["XU  mean"]
+    line = labelled(panel, INTRA)
     np.testing.assert_allclose(line.get_xdata()[[0, -1]], [10, 100])
     first, second = (7.0 - 0.411) / (8 - 0.411), (2.0 - 0.526) / (4 - 0.526)
     np.testing.assert_allclose(line.get_ydata()[-1], (first + second) / 2)
@@ -141,6 +139,26 @@ def test_the_aggregate_by_hand(study_of):
     first, second = (3.5 - 0.411) / (8 - 0.411), (1.0 - 0.526) / (4 - 0.526)
     np.testing.assert_allclose(halfway, (first + second) / 2)
     assert "best run of this study" in panel.get_ylabel().replace("\n", " ")
+
+
+@pytest.mark.parametrize("bands", ["min-max", "bootstrap"])
+def test_bands_span_the_seeds_or_their_bootstrap(study_of, bands):
+    """Seeds 0 to 2 score 0, 3 and 9 on one game and 9, 3 and 0 on another, scaled to 1: a
+    seed's mean over both is 0.5, 1/3 or 0.5. The bootstrap draws games apart."""
+    scores = {"game:a": (0.0, 3.0, 9.0), "game:b": (9.0, 3.0, 0.0)}
+    cells = [
+        Cell(name, game, seed, own)
+        for name in (STEP, INTRA)
+        for game, seeds in scores.items()
+        for seed, own in enumerate(seeds)
+    ]
+    panel = panels_of(aggregate(study_of(*cells), bands).figure)["XU  mean"]
+    ends = panel.collections[0].get_paths()[0].vertices
+    ends = ends[ends[:, 0] == 100][:, 1]
+    if bands == "min-max":
+        np.testing.assert_allclose([ends.min(), ends.max()], [1 / 3, 0.5])
+    else:
+        assert ends.min() < 0.2 and ends.max() > 0.7
 
 
 def test_the_median_of_three_games_is_the_middle_one(study_of):
@@ -151,17 +169,10 @@ def test_the_median_of_three_games_is_the_middle_one(study_of):
     cells += [Cell("XU-episode-level-*", game, 0, 2.0) for game in scores]
     panels = panels_of(aggregate(study_of(*cells)).figure)
     last = {
-        name: labelled(panels[f"XU  {name}"], "step-level").get_ydata()[-1]
+        name: labelled(panels[f"XU  {name}"], STEP).get_ydata()[-1]
         for name in ("mean", "median")
     }
     np.testing.assert_allclose([last["mean"], last["median"]], [2 / 3, 1.0])
-
-
-def test_atari_is_named_human_normalised(study_of):
-    records = study_of(Cell(STEP, "pong", 0, 5.0), Cell(INTRA, "pong", 0, 14.6))
-    panel = panels_of(aggregate(records).figure)["XU  mean"]
-    assert panel.get_ylabel() == "human-normalised score"
-    np.testing.assert_allclose(labelled(panel, "intra-episodic").get_ydata()[-1], 1.0)
 
 
 def test_atari_has_a_human_capped_mean(study_of):
@@ -173,17 +184,17 @@ def test_atari_has_a_human_capped_mean(study_of):
         Cell(INTRA, "pong", 0, 14.6),
         Cell(INTRA, "frostbite", 0, 65.2),
     )
-    figure, said, table = aggregate(records)
+    figure, _, table = aggregate(records)
     panels = panels_of(figure)
-    assert list(panels) == ["XU  mean", "XU  median", "XU  human-capped mean"]
+    assert list(panels) == ["XU  mean", "XU  human-capped mean"]
+    assert panels["XU  mean"].get_ylabel() == "human-normalised score"
     for name, end in (("mean", 1.0), ("human-capped mean", 0.75)):
-        line = labelled(panels[f"XU  {name}"], "step-level")
+        line = labelled(panels[f"XU  {name}"], STEP)
         np.testing.assert_allclose(line.get_ydata()[-1], end)
     halfway = line.get_ydata()[np.isclose(line.get_xdata(), 50)]
     np.testing.assert_allclose(halfway, (1.0 + (1099.975 - 65.2) / 4269.5) / 2)
     assert "counts as 1 at most" in notes_of(figure)
-    assert "mean step-level 1.00, intra-episodic 0.50; median" in said
-    assert "human-capped mean step-level 0.75, intra-episodic 0.50." in said
+    np.testing.assert_allclose(table["score"], [1.0, 0.5, 0.75, 0.5])
 
 
 def test_without_human_scores_nothing_is_capped(records, study_of):
@@ -196,9 +207,11 @@ def test_without_human_scores_nothing_is_capped(records, study_of):
         assert "capped" not in notes_of(figure) + said
 
 
-def test_modes_of_atari_have_a_row_each(study_of):
+def test_modes_of_atari_stay_together(study_of):
     names = [f"{mode}-{name[3:]}" for mode in ("XU", "XI") for name in (STEP, INTRA)]
-    figure = aggregate(study_of(*(Cell(name, "pong", 0, 5.0) for name in names))).figure
+    games = ("pong", "frostbite", "hero")
+    cells = [Cell(name, game, 0, 5.0) for name in names for game in games]
+    figure = aggregate(study_of(*cells)).figure
     assert figure.axes[0].get_gridspec().get_geometry() == (2, 3)
     assert [axes.get_title()[:2] for axes in figure.axes] == ["XU"] * 3 + ["XI"] * 3
 
@@ -222,16 +235,11 @@ def test_a_run_that_was_cut_short_ends_its_line_early(study_of):
     records = study_of(
         Cell(STEP, GAMES[0], 0, 5.0), Cell(INTRA, GAMES[0], 0, 9.0, share=0.5)
     )
-    figure = aggregate(records).figure
-    panel = panels_of(figure)["XU  mean"]
-    assert labelled(panel, "intra-episodic").get_xdata()[-1] == 50
-    assert labelled(panel, "step-level").get_xdata()[-1] == 100
-    assert "1 run still training" in notes_of(figure)
-
-
-def test_the_aggregate_is_said(plots, study_of):
-    said = "XU, last 10% of training, 2 games: mean intra-episodic"
-    assert said in plots["aggregate"].caption
+    plot = aggregate(records)
+    panel = panels_of(plot.figure)["XU"]  # one game has no mean over games
+    assert labelled(panel, INTRA).get_xdata()[-1] == 50
+    assert labelled(panel, STEP).get_xdata()[-1] == 100
+    assert "1 run still training" in plot.caption
     assert aggregate(study_of(Cell(STEP, GAMES[0], 0, 5.0))) is None
 
 
@@ -246,35 +254,33 @@ def test_what_is_said_is_the_last_tenth_and_not_the_last_point(tmp_path):
             recorder.write("evaluations", rows)
         recorder.finish()
     said = aggregate(read_records(tmp_path)).caption
-    assert "mean intra-episodic 1.00, step-level 0.67" in said
+    assert f"{INTRA} has the highest mean (1.00), {STEP} the lowest (0.67)" in said
 
 
 def ends(axes):
-    return [line.get_ydata()[-1] for line in axes.lines if line.get_linewidth() > 1]
+    return [line.get_ydata()[-1] for line in axes.lines if line_is_mean(line)]
 
 
 def test_three_triggers_on_each_game(plots):
     figure, caption, _ = plots["informed-triggers"]
     panels = panels_of(figure)
     assert list(panels) == [f"XI-intra(10,·,p*,X)\n{game}" for game in GAMES]
-    assert legend_of(figure) == ["value promise", "action mismatch", "value variance"]
-    names = [
-        INTRINSIC.replace("informed", kind) for kind in ("informed", "informed:mismatch")
-    ]
+    triggers = ("informed", "informed:mismatch", "informed:variance")
+    names = [INTRINSIC.replace("informed", kind) for kind in triggers]
+    assert legend_of(figure) == [f"{style.look(n).letter}  {n[3:]}" for n in names]
     for name in names:
         line = labelled(panels[f"XI-intra(10,·,p*,X)\n{GAMES[0]}"], name)
         np.testing.assert_allclose(line.get_ydata()[-1], score_of(name, 0) + 1)
-    assert "value variance 281, action mismatch 271, value promise 181" in caption
+    assert "XI, 2 games: intra(10,informed:variance,p*,X) in 2." in caption
 
 
-def test_a_trigger_that_is_missing_is_named(study_of):
+def test_triggers_are_compared_where_two_are_there(study_of):
     other = INTRINSIC.replace("informed", "informed:variance")
     cells = [Cell(name, GAMES[0], 0, 1.0) for name in (INTRINSIC, other)]
     cells.append(Cell(INTRINSIC, GAMES[1], 0, 1.0))
     figure = informed_triggers(study_of(*cells)).figure
     assert len(panels_of(figure)) == 1  # on the other game there is nothing to compare
-    assert legend_of(figure) == ["value promise", "value variance"]
-    assert "Not in these records: informed:mismatch" in notes_of(figure)
+    assert len(legend_of(figure)) == 2
     assert informed_triggers(study_of(Cell(INTRINSIC, GAMES[0], 0, 1.0))) is None
 
 
@@ -283,8 +289,12 @@ def test_runs_with_and_without_correction_are_told_apart_by_their_settings(plots
     panels = panels_of(figure)
     assert list(panels) == [f"{INTRINSIC}\n{game}" for game in GAMES]
     assert legend_of(figure) == ["Watkins: traces are cut", "uncorrected"]
-    np.testing.assert_allclose(ends(panels[f"{INTRINSIC}\n{GAMES[0]}"]), [181.0, 105.0])
-    assert "Watkins: traces are cut 181, uncorrected 105" in said
+    panel = panels[f"{INTRINSIC}\n{GAMES[0]}"]
+    np.testing.assert_allclose(ends(panel), [181.0, 105.0])
+    cut, uncut = (line for line in panel.lines if line_is_mean(line))
+    assert cut.get_color() == uncut.get_color() == style.look(INTRINSIC).colour
+    assert (cut.get_linestyle(), uncut.get_linestyle()) == ("-", "--")
+    assert "XI, 2 games: Watkins: traces are cut in 2." in said
 
 
 def test_a_seed_run_by_default_and_by_hand_counts_once(study_of):
@@ -302,13 +312,13 @@ def test_modes_are_columns_and_games_are_rows(plots):
     figure, caption, _ = plots["explore-modes"]
     panels = panels_of(figure)
     assert list(panels) == [f"{m}  {game}" for game in GAMES for m in ("XU", "XI", "XS")]
-    assert legend_of(figure) == list(SETTINGS[2:6])
+    assert {entry.partition("  ")[2] for entry in legend_of(figure)} == set(SETTINGS[2:6])
     for mode in ("XU", "XI", "XS"):
         wanted = [score_of(f"{mode}-{one}", 0) + 1 for one in SETTINGS[2:6]]
         np.testing.assert_allclose(ends(panels[f"{mode}  {GAMES[1]}"]), wanted)
     heights = {panels[f"{mode}  {GAMES[0]}"].get_ylim() for mode in ("XU", "XI", "XS")}
     assert len(heights) == 1  # so that modes can be compared by eye
-    assert "XS  minigrid:door_key_6x6: intra(10,blind,100,G) 321" in caption
+    assert "XS, 2 games: intra(10,blind,100,G) in 2." in caption
 
 
 def test_one_game_puts_the_panels_side_by_side(study_of):
@@ -316,8 +326,8 @@ def test_one_game_puts_the_panels_side_by_side(study_of):
         Cell(f"{mode}-step-level-0.01", GAMES[0], 0, 1.0, share=share)
         for mode, share in (("XU", 1.0), ("XI", 0.5))
     ]
-    figure = explore_modes(study_of(*cells)).figure
-    first, second = figure.axes
+    plot = explore_modes(study_of(*cells))
+    first, second = plot.figure.axes
     assert first.get_subplotspec().rowspan == second.get_subplotspec().rowspan
-    assert "1 run still training" in notes_of(figure)
+    assert "1 run still training" in plot.caption
     assert explore_modes(study_of(cells[0])) is None

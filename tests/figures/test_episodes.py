@@ -1,7 +1,7 @@
 """Figures 5 and 12, and figure 1 from records."""
 
 import numpy as np
-from matplotlib.colors import to_rgba
+from matplotlib.colors import to_rgb
 
 from sidequest.figures import style
 from sidequest.figures.episodes import (
@@ -11,27 +11,28 @@ from sidequest.figures.episodes import (
     granularities,
 )
 from tests.figures.made_up import GAMES, Cell
-from tests.figures.seen import labelled, notes_of, panels_of
+from tests.figures.seen import labelled
 
 BLIND, INFORMED = "XU-intra(10,blind,100,G)", "XU-intra(10,informed,0.01,G)"
 
 
-def bars(collection):
-    """(left, right, middle) of each bar."""
-    boxes = [path.get_extents() for path in collection.get_paths()]
+def bars(axes, colour):
+    """(left, right, middle) of each bar of a colour."""
+    found = [
+        one
+        for one in axes.collections
+        if one.get_facecolor()[0][:3].tolist() == [*to_rgb(colour)]
+    ]
+    boxes = [path.get_extents() for one in found for path in one.get_paths()]
     return [(box.x0, box.x1, (box.y0 + box.y1) / 2) for box in boxes]
 
 
 def test_rows_are_episodes_and_bars_are_periods():
     axes = style.new_figure(3, 2).subplots()
     _draw_episodes(axes, ["GGXXG", "XGGGGGGGX"], longest=7)
-    exploit, explore = axes.collections
-    assert bars(exploit) == [(0, 5, 0), (0, 7, 1)]
-    assert bars(explore) == [(2, 4, 0), (0, 1, 1)]  # the last X lies beyond what is shown
-    assert tuple(exploit.get_facecolor()[0]) == to_rgba(style.BLUE)
-    assert tuple(explore.get_facecolor()[0]) == to_rgba(style.MAGENTA)
-    heights = [c.get_paths()[0].get_extents().height for c in (exploit, explore)]
-    assert heights[0] < heights[1]  # the cue for those who see no hue
+    assert bars(axes, style.BLUE) == [(0, 5, 0), (0, 7, 1)]
+    # The last X lies beyond what is shown.
+    assert bars(axes, style.MAGENTA) == [(2, 4, 0), (0, 1, 1)]
 
 
 def test_blind_stands_left_of_informed_with_both_curves_beside(plots):
@@ -40,19 +41,37 @@ def test_blind_stands_left_of_informed_with_both_curves_beside(plots):
     assert first.get_ylabel() == GAMES[0]
     assert first.get_title() == f"{BLIND}\n$p_X$ = 0.07"  # 30 of 400 steps
     assert second.get_title() == f"{INFORMED}\n$p_X$ = 0.10"  # 40 of 400
-    assert len(bars(first.collections[0])) == len(bars(second.collections[0])) == 15
-    starts = {left for left, _, _ in bars(first.collections[1])}
+    assert len(bars(first, style.BLUE)) == len(bars(second, style.BLUE)) == 15
+    starts = {left for left, _, _ in bars(first, style.MAGENTA)}
     assert starts == {100, 210, 320}  # every row alike
-    assert len({left for left, _, _ in bars(second.collections[1])}) > 20
+    assert len({left for left, _, _ in bars(second, style.MAGENTA)}) > 20
     for name, score in ((BLIND, 61.0), (INFORMED, 71.0)):
         np.testing.assert_allclose(labelled(curves, name).get_ydata()[-1], score)
 
 
-def test_every_intra_episodic_variant_has_a_panel(plots):
-    figure = plots["episodes-all"].figure
-    shown = [axes.get_title() for axes in figure.axes if axes.get_visible()]
-    assert len(shown) == 2 * 22 and set(shown) == set(panels_of(figure))
-    assert not any("level" in title for title in shown)
+def test_figure_12_has_a_row_for_each_game_and_the_papers_columns(study_of):
+    columns = [f"XU-intra(10,blind,{steps},G)" for steps in (100, 1000)]
+    columns += [f"XU-intra(10,informed,{rate},G)" for rate in (0.01, 0.001)]
+    others = ["XU-intra(10,informed,p*,X)", "XI-intra(10,blind,100,G)"]
+    cells = [Cell(name, game, 0, 1.0) for name in [*others, *columns] for game in GAMES]
+    axes = all_episodes(study_of(*cells)).figure.axes
+    assert [one.get_title() for one in axes[:4]] == columns
+    assert len(axes) == 4 * len(GAMES)
+    assert [one.get_ylabel() for one in axes[::4]] == list(GAMES)
+
+
+def test_other_studies_show_what_they_have(study_of):
+    names = [f"XI-intra({n},blind,n*,G)" for n in (1, 2, 3, 4, 5)]
+    cells = [Cell(name, GAMES[0], 0, 1.0) for name in names]
+    axes = all_episodes(study_of(*cells)).figure.axes
+    assert [one.get_title() for one in axes] == names[:4]
+
+
+def test_figure_5_has_the_papers_games(study_of):
+    games = ("alien", "frostbite", "gravitar")
+    cells = [Cell(name, game, 0, 1.0) for name in (BLIND, INFORMED) for game in games]
+    figure = blind_and_informed(study_of(*cells)).figure
+    assert [axes.get_ylabel() for axes in figure.axes[::3]] == ["frostbite", "gravitar"]
 
 
 def test_granularities_are_real_strips_of_equal_length(plots):
@@ -62,12 +81,15 @@ def test_granularities_are_real_strips_of_equal_length(plots):
     assert left.get_xlim() == (0, 5 * 400)
     assert any("minatar:breakout" in text.get_text() for text in figure.texts)
     assert right.get_xscale() == "log"
-    assert "XU-experiment-level-X 1.00" in caption
+    assert "to 1.00 (XU-experiment-level-X)" in caption
 
 
 def test_what_is_shown_is_said(plots, study_of):
-    assert "blind p_X 0.07, unevenness 0.00" in plots["episodes"].caption
-    assert f"{BLIND} 0.07" in plots["episodes-all"].caption
+    _, caption, table = plots["episodes"]
+    assert "less evenly spaced than blind ones on 2 of 2 games" in caption
+    blind = table.row(0, named=True)
+    assert (blind["variant"], blind["p_X"], blind["unevenness"]) == (BLIND, 0.075, 0.0)
+    assert f"from 0.07 ({BLIND})" in plots["episodes-all"].caption
     alone = study_of(Cell(BLIND, GAMES[0], 0, 1.0))
     assert blind_and_informed(alone) is None
     nothing = study_of(Cell(BLIND, GAMES[0], 0, 1.0, share=0.0))
@@ -77,13 +99,13 @@ def test_what_is_shown_is_said(plots, study_of):
 def test_episodes_are_drawn_without_repetition_and_in_order(study_of):
     records = study_of(*(Cell(INFORMED, GAMES[0], seed, 1.0) for seed in (0, 1)))
     (first, *_), (again, *_) = (all_episodes(records).figure.axes for _ in range(2))
-    assert bars(first.collections[1]) == bars(again.collections[1])
-    starts = [left for left, _, _ in bars(first.collections[1])]
+    assert bars(first, style.MAGENTA) == bars(again, style.MAGENTA)
+    starts = [left for left, _, _ in bars(first, style.MAGENTA)]
     assert len(set(starts)) > 40  # each of the 15 episodes has four periods of its own
 
 
 def test_few_episodes_of_a_run_that_is_going_are_drawn_and_noted(study_of):
     cells = [Cell(name, GAMES[0], 0, 1.0, share=0.2) for name in (BLIND, INFORMED)]
-    figure = blind_and_informed(study_of(*cells)).figure
-    assert len(bars(figure.axes[0].collections[0])) == 4  # 20 are recorded in a whole run
-    assert "2 runs still training or interrupted" in notes_of(figure)
+    figure, caption, _ = blind_and_informed(study_of(*cells))
+    assert len(bars(figure.axes[0], style.BLUE)) == 4  # 20 are recorded in a whole run
+    assert "2 runs still training or interrupted" in caption

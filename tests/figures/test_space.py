@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from sidequest.figures.space import explore_space, explore_space_all
+from sidequest.figures import style
+from sidequest.figures.space import explore_space
 from tests.figures.made_up import EPISODES, GAMES, Cell, late_p_of
 from tests.figures.seen import legend_of, panels_of
 
@@ -34,51 +35,81 @@ def test_squares_are_the_first_tenth_and_crosses_the_last(study_of):
     fixed = late_p_of(FIXED)
     np.testing.assert_allclose(squares[1], (fixed / 4, fixed))
     np.testing.assert_allclose(crosses[1], (fixed / 4, fixed))
+    looks = [style.look(name) for name in (ADAPTIVE, FIXED)]
+    letters = [own.letter for own in looks]
     assert legend_of(figure) == [
-        "A  intra(=,informed,p*,G)",
-        "B  intra(10,blind,100,G)",
+        f"{letters[0]}  {ADAPTIVE[3:]}",
+        f"{letters[1]}  {FIXED[3:]}",
     ]
-    assert [text.get_text() for text in panel.texts] == ["A", "B"]
-    assert [tick.get_text() for tick in scores.get_xticklabels()] == ["A", "B"]
-    dots = marks(scores, "o")
-    np.testing.assert_allclose(dots, [(0, 3.0), (1, 5.0)])
+    assert [text.get_text() for text in panel.texts] == letters
+    assert [tick.get_text() for tick in scores.get_xticklabels()] == letters
+    assert marks(scores, looks[0].marker) == [(0, 3.0)]
+    assert marks(scores, looks[1].marker) == [(1, 5.0)]
 
 
-def test_scores_span_the_seeds(study_of):
-    cells = [Cell(FIXED, GAMES[0], seed, score) for seed, score in ((0, 2.0), (1, 8.0))]
+def test_scores_span_three_seeds_and_two_are_dots(study_of):
+    for values in ((2.0, 5.0, 8.0), (2.0, 8.0)):
+        cells = [Cell(FIXED, GAMES[0], seed, one) for seed, one in enumerate(values)]
+        _, scores = explore_space(study_of(*cells)).figure.axes
+        seeds = scores.lines[0]
+        np.testing.assert_allclose(seeds.get_ydata(), [2.0, 8.0])
+        assert (seeds.get_linestyle() == "-") == (len(values) == 3)
+        np.testing.assert_allclose(scores.lines[1].get_ydata(), [5.0])
+
+
+def test_agents_that_learned_nothing_are_hollow(study_of):
+    """Random play has a mean of 0.41 on Breakout."""
+    cells = [Cell(FIXED, GAMES[0], seed, 0.0) for seed in (0, 1)]
+    cells += [Cell(ADAPTIVE, GAMES[0], seed, 50.0) for seed in (0, 1)]
     _, scores = explore_space(study_of(*cells)).figure.axes
-    (bar,) = scores.collections
-    np.testing.assert_allclose(bar.get_segments()[0][:, 1], [2.0, 8.0])
+    means = {
+        line.get_ydata()[0]: line for line in scores.lines if len(line.get_xdata()) == 1
+    }
+    assert means[0.0].get_markerfacecolor() == "white"
+    assert means[50.0].get_markerfacecolor() == style.look(ADAPTIVE).colour
 
 
-def test_the_main_figure_has_eight_settings_and_the_other_one_all(plots):
-    main, whole = (plots[name].figure for name in ("explore-space", "explore-space-all"))
-    assert len(legend_of(main)) == 8 and len(legend_of(whole)) == 15
-    settings = {entry.partition("  ")[2] for entry in legend_of(main)}
-    assert "episode-level-*" in settings and "step-level-0.01" not in settings
-    titles = [title for title in panels_of(whole) if title]
+def test_figure_4_has_the_papers_settings_modes_and_games(study_of):
+    settings = ("episode-level-*", "intra(=,informed,p*,G)", "intra(10,blind,100,G)")
+    games = ("frostbite", "gravitar", "hero", "montezuma_revenge", "ms_pacman", "phoenix")
+    cells = [
+        Cell(f"{mode}-{setting}", game, 0, 1.0)
+        for mode in ("XU", "XI", "XS")
+        for setting in settings
+        for game in games
+    ]
+    figure = explore_space(study_of(*cells)).figure
+    shown = ("frostbite", "gravitar", "montezuma_revenge", "phoenix")
+    titles = [title for title in panels_of(figure) if title]
+    assert titles == [f"{mode}  {game}" for mode in ("XU", "XI") for game in shown]
+    assert [entry.partition("  ")[2] for entry in legend_of(figure)] == [*settings[:2]]
+
+
+def test_the_other_figure_has_everything(plots):
+    figure = plots["explore-space-all"].figure
+    assert len(legend_of(figure)) == 15
+    titles = [title for title in panels_of(figure) if title]
     assert titles == [f"{mode}  {game}" for mode in ("XU", "XI", "XS") for game in GAMES]
 
 
-def test_the_same_setting_has_the_same_letter_in_every_mode(study_of):
-    other = FIXED.replace("XU", "XI")
-    cells = [Cell(name, GAMES[0], 0, 1.0) for name in (ADAPTIVE, FIXED, other)]
-    panels = panels_of(explore_space_all(study_of(*cells)).figure)
-    assert [t.get_text() for t in panels[f"XI  {GAMES[0]}"].texts] == ["B"]
-
-
-def test_crosses_on_top_of_each_other_share_a_label(study_of):
-    records = study_of(
-        Cell("XI-intra(10,informed:mismatch,p*,X)", GAMES[0], 0, 1.0),
-        Cell("XI-intra(10,informed:variance,p*,X)", GAMES[0], 0, 1.0),
-    )
-    panel = explore_space(records).figure.axes[0]
-    assert [text.get_text() for text in panel.texts] == ["A,B"]
+def test_letters_that_would_collide_are_apart(study_of):
+    """Both crosses lie in the same place."""
+    names = [f"XI-intra(10,informed:{kind},p*,X)" for kind in ("mismatch", "variance")]
+    records = study_of(*(Cell(name, GAMES[0], 0, 1.0) for name in names))
+    figure = explore_space(records).figure
+    panel = figure.axes[0]
+    figure.draw_without_rendering()
+    first, second = (text.get_window_extent() for text in panel.texts)
+    assert {text.get_text() for text in panel.texts} == {"R", "S"}
+    assert not first.overlaps(second)
+    (x, y), *_ = marks(panel, "x")
+    point = panel.transData.transform((x, y))
+    assert not first.contains(*point) and not second.contains(*point)
 
 
 def test_what_is_shown_is_said(plots, study_of):
     plot = plots["explore-space-all"]
-    assert "p_X fell by more than 0.02 in 16 of 16 places" in plot.caption
+    assert "it fell by more than 0.02 in 16 of 16 cases with a bandit" in plot.caption
     assert len(plot.table) == 2 * 32  # every variant on every game
     nothing = study_of(Cell(FIXED, GAMES[0], 0, 1.0, share=0.0))
     assert explore_space(nothing) is None

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgba
 
 from sidequest.figures import style
 from sidequest.figures.data import read_records
 from sidequest.figures.switching import (
     bandit_arms,
     counter_vs_coin,
+    counter_vs_coin_all,
     starting_modes,
     switching_rates,
 )
@@ -23,32 +23,36 @@ COUNT, COIN = "XU-intra(10,blind,n*,X)", "XU-intra(10,blind,p*,X)"
 FIXED, ADAPTIVE = "XU-intra(10,informed,0.01,G)", "XU-intra(10,informed,p*,X)"
 
 
-def heights(axes):
-    return [bar.get_height() for bar in axes.patches]
-
-
-def test_the_better_start_is_one(study_of):
+def test_one_is_the_best_seed_and_the_rest_are_shares(study_of):
     records = study_of(
-        Cell(G, "game:a", 0, 10.0),
-        Cell(G, "game:a", 1, 20.0),
-        Cell(X, "game:a", 0, 30.0),
+        *(Cell(G, "game:a", seed, score) for seed, score in enumerate((10.0, 20.0, 0.0))),
+        Cell(X, "game:a", 0, 40.0),
         Cell(G, "game:b", 0, 8.0),
-        Cell(X, "game:b", 0, 2.0),
+        Cell(X, "game:b", 0, -2.0),
     )
-    figure, said, _ = starting_modes(records)
+    figure, said, table = starting_modes(records)
     (panel,) = panels_of(figure).values()
     assert panel.get_title() == "XU-intra(=,blind,n*,·)"
-    np.testing.assert_allclose(heights(panel), [0.5, 1.0, 1.0, 0.25])
     assert [tick.get_text() for tick in panel.get_xticklabels()] == ["game:a", "game:b"]
-    exploit, explore = panel.patches[:2]
-    assert exploit.get_facecolor() == to_rgba(style.BLUE) and exploit.get_hatch() is None
-    assert (
-        explore.get_facecolor() == to_rgba(style.MAGENTA) and explore.get_hatch() == "///"
-    )
-    (span,) = panel.collections
-    np.testing.assert_allclose(span.get_segments()[0][:, 1], [10 / 30, 20 / 30])
-    assert legend_of(figure) == ["starts in exploit mode (G)", "starts in explore mode (X)"]
+    means = {
+        (line.get_color(), round(line.get_xdata()[0])): line.get_ydata()[0]
+        for line in panel.lines
+        if len({*line.get_xdata()}) == 1 and len(line.get_xdata()) == 1
+    }
+    exploit, explore = style.look(G).colour, style.look(X).colour
+    assert means == {
+        (exploit, 0): 0.25,
+        (explore, 0): 1.0,
+        (exploit, 1): 1.0,
+        (explore, 1): 0.0,  # a score below 0 is drawn at 0
+    }
+    spans = [line.get_ydata() for line in panel.lines if len({*line.get_ydata()}) == 2]
+    np.testing.assert_allclose(spans, [[0.0, 0.5]])  # of the three seeds
+    low, high = panel.get_ylim()
+    assert low < 0 and 1 < high < 1.2
+    assert legend_of(figure) == [f"J  {G[3:]}", f"K  {X[3:]}"]
     assert "higher mean in 1 of 2 games; seeds do not overlap in 2" in said
+    assert table["mean share"].to_list() == [0.25, 1.0, 1.0, 0.0]
 
 
 def test_scores_below_zero_have_no_share_and_are_named(study_of):
@@ -81,18 +85,29 @@ def test_each_episode_is_a_point_coloured_by_its_time(study_of):
     np.testing.assert_allclose(points.get_offsets()[order], np.stack([p / 4, p], axis=1))
     assert count.get_xlim() == coin.get_xlim() and count.get_ylim() == coin.get_ylim()
     assert count.get_title().startswith(COUNT) and coin.get_title().startswith(COIN)
-    assert f"spread of $p_X$: {p.std():.2f}" in count.get_title()
+    assert f"spread of $p_X$ {p.std():.2f}" in count.get_title()
     np.testing.assert_allclose(labelled(curves, COIN).get_ydata()[-1], 8.0)
     assert curves.get_xlim()[0] == 0 and FRAMES == 1_000_000
 
 
-def test_the_coin_of_the_made_up_study_is_the_wider(plots):
-    figure, said, _ = plots["count-and-coin"]
-    assert "greater with the coin in 4 of 4 comparisons" in said
-    labels = [axes.get_ylabel() for axes in figure.axes]
-    assert [label for label in labels if "p_X" in label] == [
-        f"{game}\n$p_X$" for game in 2 * GAMES
-    ]
+def test_figure_7_is_one_game_with_both_modes_and_figure_13_is_all(study_of):
+    games = ("alien", "frostbite")
+    names = (COUNT, COIN, COUNT.replace("XU", "XI"), COIN.replace("XU", "XI"))
+    records = study_of(*(Cell(name, game, 0, 4.0) for name in names for game in games))
+
+    def rows(figure):
+        return [one.get_ylabel() for one in figure.axes if "p_X" in one.get_ylabel()]
+
+    figure, said, _ = counter_vs_coin(records)
+    assert rows(figure) == ["frostbite\n$p_X$"] * 2
+    assert [axes.get_title()[:2] for axes in figure.axes[:6:3]] == ["XU", "XI"]
+    assert "than with the counter in 2 of 2 comparisons" in said
+    assert rows(counter_vs_coin_all(records).figure) == [f"{g}\n$p_X$" for g in 2 * games]
+
+
+def test_one_game_needs_no_second_figure(study_of):
+    records = study_of(*(Cell(name, GAMES[0], 0, 4.0) for name in (COUNT, COIN)))
+    assert counter_vs_coin(records) is not None and counter_vs_coin_all(records) is None
 
 
 def test_episodes_that_never_explored_are_counted(study_of, monkeypatch):
@@ -105,7 +120,8 @@ def test_episodes_that_never_explored_are_counted(study_of, monkeypatch):
     monkeypatch.setattr(made_up, "episode_rows", some_silent)
     records = study_of(Cell(COUNT, GAMES[0], 0, 4.0), Cell(COIN, GAMES[0], 0, 8.0))
     count = counter_vs_coin(records).figure.axes[0]
-    assert [text.get_text() for text in count.texts] == ["7 episodes never explored"]
+    assert f"; 7 of {EPISODES} never explored" in count.get_title()
+    assert not count.texts  # nothing is written over points
     assert len(count.collections[0].get_offsets()) == EPISODES - 7
 
 
@@ -113,9 +129,9 @@ def test_a_run_that_is_going_has_fewer_points_and_is_noted(study_of):
     records = study_of(
         Cell(COUNT, GAMES[0], 0, 4.0, share=0.5), Cell(COIN, GAMES[0], 0, 8.0)
     )
-    figure = counter_vs_coin(records).figure
+    figure, caption, _ = counter_vs_coin(records)
     assert len(figure.axes[0].collections[0].get_offsets()) == EPISODES // 2
-    assert "1 run still training" in notes_of(figure)
+    assert "1 run still training" in caption
     assert counter_vs_coin(study_of(Cell(COUNT, GAMES[0], 0, 4.0))) is None
 
 
@@ -140,6 +156,16 @@ def test_a_line_for_each_arm_a_row_for_each_starting_mode(study_of):
     assert labels == list(lines)
 
 
+def test_figure_14_has_the_starting_modes_alone_on_all_games(study_of):
+    games = [f"game:{letter}" for letter in "abcdefg"]
+    names = (G, X, "XU-episode-level-*", COIN)
+    records = study_of(*(Cell(name, game, 0, 1.0) for name in names for game in games))
+    figure, said, table = bandit_arms(records)
+    assert len(figure.axes) == 2 * 7
+    assert f"{G}: 10 in 7; {X}: 10 in 7" in said
+    assert len(table) == 2 * 7 * 4  # final probabilities alone
+
+
 def test_two_bandits_of_a_variant_have_a_row_each(study_of):
     figure = bandit_arms(study_of(Cell(BOTH, GAMES[0], 0, 1.0))).figure
     titles = [axes.get_title(loc="left").splitlines()[0] for axes in figure.axes]
@@ -153,15 +179,14 @@ def test_whole_episodes_are_chosen_by_mode_and_rates_are_called_rates(study_of):
     first, second = figure.axes
     assert list(arms(first)) == ["G", "X"]
     assert second.get_title(loc="left").startswith(f"{informed}: switching rate")
-    assert f"{episode}, bandit `start`" in said
-    assert "minatar:breakout G (0.70)" in said
+    assert f"{episode}: G in 1; {informed}: 0.1 in 1." in said
 
 
 def test_the_mean_goes_as_far_as_the_shortest_run(study_of):
     cells = [Cell(G, GAMES[0], 0, 1.0), Cell(G, GAMES[0], 1, 1.0, share=0.5)]
-    figure = bandit_arms(study_of(*cells)).figure
+    figure, caption, _ = bandit_arms(study_of(*cells))
     assert len(arms(figure.axes[0])["10"]) == 5
-    assert "1 run still training" in notes_of(figure)
+    assert "1 run still training" in caption
 
 
 def test_a_line_is_the_mean_over_seeds(tmp_path):
@@ -173,8 +198,8 @@ def test_a_line_is_the_mean_over_seeds(tmp_path):
         recorder.write("bandits", [row | {"arm": a, "probability": p} for a, p in arms])
         recorder.finish()
     table = bandit_arms(read_records(tmp_path)).table
-    assert table["arm"].to_list() == [10.0, 100.0]
-    np.testing.assert_allclose(table["probability"], [0.4, 0.6])
+    assert table["arm"].to_list() == ["10", "100"]
+    np.testing.assert_allclose(table["final probability"], [0.4, 0.6])
 
 
 def test_a_panel_without_runs_says_so_and_leaves_its_neighbours_alone(study_of):
@@ -189,8 +214,10 @@ def test_a_panel_without_runs_says_so_and_leaves_its_neighbours_alone(study_of):
         assert axes.get_ylim() == (0, 1) and len(axes.get_yticks()) > 1
 
 
-def test_bandits_that_do_not_fit_are_named(plots, study_of):
-    assert "Not drawn: 14 bandits" in notes_of(plots["bandit-arms"].figure)
+def test_bandits_that_do_not_fit_are_named(study_of):
+    names = [f"XU-intra({n},blind,n*,G)" for n in range(1, 11)]
+    figure = bandit_arms(study_of(*(Cell(name, GAMES[0], 0, 1.0) for name in names))).figure
+    assert "Not drawn: 2 bandits" in notes_of(figure)
     assert bandit_arms(study_of(Cell("XU-step-level-0.01", GAMES[0], 0, 1.0))) is None
 
 
@@ -198,9 +225,9 @@ def test_a_run_has_a_rate_for_each_target(study_of):
     records = study_of(Cell(FIXED, GAMES[0], 0, 1.0), Cell(ADAPTIVE, GAMES[0], 0, 1.0))
     rates = switching_rates(records).table
     assert rates["target_rate"].to_list() == [0.01, 0.0001, 0.001, 0.01, 0.1]
-    np.testing.assert_allclose(rates["ratio"], 1.05)
+    np.testing.assert_allclose(rates["realised / target"], 1.05)
     exploit_steps = EPISODES * STEPS * (1 - late_p_of(FIXED))
-    assert rates["made"][0] == pytest.approx(0.0105 * exploit_steps)
+    assert rates["switches"][0] == pytest.approx(0.0105 * exploit_steps)
 
 
 def test_episodes_count_by_their_exploit_steps(study_of, monkeypatch):
@@ -210,7 +237,7 @@ def test_episodes_count_by_their_exploit_steps(study_of, monkeypatch):
     made[1] |= {"realised_rate": 0.01, "length": 300, "p_X": 0.0}
     monkeypatch.setattr(made_up, "episode_rows", lambda variant: made)
     (rate,) = switching_rates(study_of(Cell(FIXED, GAMES[0], 0, 1.0))).table.to_dicts()
-    assert (rate["made"], rate["asked"]) == pytest.approx((5, 4))
+    assert (rate["switches"], rate["realised / target"]) == pytest.approx((5, 5 / 4))
 
 
 def test_marks_lie_at_realised_over_target(plots):
@@ -219,9 +246,8 @@ def test_marks_lie_at_realised_over_target(plots):
     assert list(panels) == list(GAMES)
     marks = [line for line in panels[GAMES[0]].lines if len(line.get_xdata()) == 1]
     np.testing.assert_allclose([mark.get_ydata()[0] for mark in marks], 1.05)
-    triggers = ["coin", "value promise", "action mismatch", "value variance"]
-    assert legend_of(figure) == triggers
-    assert "value promise: 20 of 20 cases within 10%" in said
+    assert f"E  {ADAPTIVE[3:]}" in legend_of(figure)
+    assert "36 of 36 cases with at least 100 switches lie within 10% of the target" in said
 
 
 def test_variants_that_count_steps_have_no_rate(study_of):

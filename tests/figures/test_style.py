@@ -1,0 +1,80 @@
+"""The look of variants, and what all figures share."""
+
+import itertools
+
+import pytest
+from matplotlib.text import Text
+
+from sidequest.figures import style
+from sidequest.study.studies import STUDIES
+from sidequest.switching.variants import parse
+from tests.figures.made_up import VARIANTS
+
+
+def test_a_variant_looks_the_same_whatever_its_explore_mode():
+    assert style.look("XU-step-level-0.01") == style.look("step-level-0.01")
+    assert style.look("Xγ-step-level-0.01") == style.look("XI-step-level-0.01")
+    assert style.look("XU-step-level-0.01").letter == "C"
+
+
+def test_every_setting_of_every_study_has_a_letter_and_a_colour_of_its_own():
+    names = {name[3:] for study in STUDIES.values() for name in study.variants}
+    assert names >= {*style._LOOKS} - {"intra(100,informed,p*,X)"}
+    looks = [style.look(name) for name in names | {name[3:] for name in VARIANTS}]
+    assert len({one.letter for one in looks}) == len(looks)
+    assert not {one.letter for one in looks} & {"G", "X"}  # those are modes
+    assert len({colour for _, colour, _ in style._LOOKS.values()}) == len(style._LOOKS)
+    for name in style._LOOKS:
+        assert str(parse(f"XU-{name}")) == f"XU-{name}"
+
+
+def test_settings_that_the_paper_does_not_name_have_two_letters():
+    assert len(style.look("XU-step-level-0.3").letter) == 2
+    assert style.look("XU-step-level-0.3") == style.look("XI-step-level-0.3")
+
+
+def test_the_legend_has_each_setting_once_by_letter():
+    names = [
+        "XI-step-level-0.01",
+        "XU-step-level-0.3",
+        "XU-step-level-0.01",
+        "XU-episode-level-*",
+    ]
+    labels = [str(key.get_label()) for key in style.keys(names)]
+    assert [label.partition("  ")[2] for label in labels] == [
+        "step-level-0.01",
+        "episode-level-*",
+        "step-level-0.3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "lengths"), [(0, []), (3, [3]), (5, [3, 2]), (7, [4, 3])]
+)
+def test_rows_are_as_equal_as_possible(number, lengths):
+    assert [len(row) for row in style.in_rows(range(number), 4)] == lengths
+
+
+def test_letters_stay_clear_of_each_other_and_of_points():
+    figure = style.new_figure(3, 3)
+    axes = figure.subplots()
+    points = [(letter, 0.5 + 0.01 * i, 0.5, "black") for i, letter in enumerate("ABCDEF")]
+    style.write_letters(axes, points, 7)
+    figure.draw_without_rendering()
+    boxes = [Text.get_window_extent(text) for text in axes.texts]  # without the lines
+    assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
+    dots = axes.transData.transform([(x, y) for _, x, y, _ in points])
+    assert not any(box.contains(*dot) for box in boxes for dot in dots)
+    assert all(axes.bbox.contains(box.x0, box.y0) for box in boxes)
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"), [([0, 0], 0, 1), ([3, 5], 0, 5), ([-4, -2], -4, 0)]
+)
+def test_an_axis_shows_zero(values, low, high):
+    axes = style.new_figure(3, 3).subplots()
+    axes.plot(values)
+    style.show_zero(axes)
+    bottom, top = axes.get_ylim()
+    assert bottom == pytest.approx(low - 0.04 * (high - low))
+    assert top == pytest.approx(low + 1.06 * (high - low))
