@@ -38,7 +38,10 @@ When should an agent explore? Mode-switching exploration, in JAX.
 
 sidequest COMMAND --help says more about each, with examples. A first minute:
   sidequest explain "XU-intra(10,informed,p*,X)"
-  sidequest train "XU-intra(10,informed,p*,X)" --game classic:cartpole --frames 50k"""
+  sidequest train "XU-intra(10,informed,p*,X)" --game classic:cartpole --frames 50k
+
+Completion of commands and options, for bash (or zsh, tcsh):
+  source <(sidequest --completion bash)"""
 # The disk is full, or the path is no place to write to.
 _CANNOT_WRITE = {
     *(errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EPERM, errno.EDQUOT),
@@ -63,10 +66,26 @@ def main(arguments: list[str] | None = None) -> None:
         import sidequest
 
         print(sidequest.__version__)
+    elif name == "--completion":
+        _print_completion(*options[:1])
     elif name in COMMANDS:
         _exit(_run(name, options))
     else:
         _fail(unknown("command", name, COMMANDS))
+
+
+def _print_completion(shell: str = "bash") -> None:
+    """Prints a script that completes commands and options in a shell."""
+    from tyro.extras import subcommand_cli_from_dict
+
+    from sidequest.cli.options import MARKERS
+
+    subcommand_cli_from_dict(
+        {name: command_named(name) for name in COMMANDS},
+        prog="sidequest",
+        args=["--tyro-print-completion", shell],
+        config=MARKERS,
+    )
 
 
 def command_named(name: str) -> Callable[..., int | None]:

@@ -16,6 +16,18 @@ def test_games_as_json(capsys):
     assert "minigrid:door_key_8x8" in games
 
 
+def test_bash_completes_commands_and_options(tmp_path, capsys):
+    assert run("--completion", "bash") == 0
+    script = tmp_path / "completion.sh"
+    script.write_text(capsys.readouterr().out)
+    typed = f"""source {script}
+COMP_WORDS=(sidequest study --wo); COMP_CWORD=2
+COMP_LINE="sidequest study --wo"; COMP_POINT=20
+_tyro_sidequest; echo "${{COMPREPLY[@]}}" """
+    shown = subprocess.run(["bash", "-c", typed], capture_output=True, text=True)
+    assert shown.stdout.strip() == "--workers"
+
+
 def test_a_reader_that_leaves_early_is_no_fault():
     command = f"{sys.executable} -m sidequest explain --all | head -1"
     result = subprocess.run(
