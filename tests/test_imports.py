@@ -37,6 +37,7 @@ SEES = {
             "config",
             "records",
             "switching.variants",
+            "switching.descriptions",
             "environments.scores",
         ),
     },

@@ -38,25 +38,22 @@ def figures(
             figures of the paper that the runs allow, and more. Or `illustrations`: the
             paper's figures 1 and 2, with 2's appendix version, and a picture in brief, all
             drawn by running the real controllers on a made-up stream.
-        out: The folder to write to; made if it is not there. By default WHAT/figures, or
-            figures for the illustrations.
+        out: The folder to write figures and report to; made if it is not there. By default
+            figures go to WHAT/figures and the report to WHAT; illustrations to figures.
         only: Names of figures to draw, such as aggregate or explore-space; by default all.
     """
-    if what == ILLUSTRATIONS:
-        refuse("it names figures of runs", only=only)
-        out = out or Path("figures")
-    else:
-        out = out or Path(what) / "figures"
     try:
         if what == ILLUSTRATIONS:
-            draw_illustrations(out)
+            refuse("it names figures of runs", only=only)
+            draw_illustrations(out or Path("figures"))
         else:
             draw_study(Path(what), out, only)
     except OSError as error:
-        raise InvalidRequest(f"cannot write to {out}: {error.strerror}") from error
+        where = out or what
+        raise InvalidRequest(f"cannot write to {where}: {error.strerror}") from error
 
 
-def draw_study(folder: Path, out: Path, only: tuple[str, ...]) -> None:
+def draw_study(folder: Path, out: Path | None, only: tuple[str, ...]) -> None:
     """Draws the figures of runs, says on stderr what cannot be drawn, writes the report."""
     from sidequest.figures.gallery import GALLERY, draw_gallery
 
@@ -72,7 +69,7 @@ def draw_study(folder: Path, out: Path, only: tuple[str, ...]) -> None:
     if not len(records.runs):
         raise InvalidRequest(f"there is no run below {folder}")
     drawn = []
-    for one in draw_gallery(records, out, only):
+    for one in draw_gallery(records, out or folder / "figures", only):
         drawn.append(one)
         for path in one.paths:
             print(path, flush=True)
@@ -81,7 +78,7 @@ def draw_study(folder: Path, out: Path, only: tuple[str, ...]) -> None:
     if not only:
         from sidequest.figures.report import write_report
 
-        print(write_report(records, drawn))
+        print(write_report(records, drawn, out))
 
 
 def read_and_warn(folder: Path) -> Records:
@@ -92,12 +89,17 @@ def read_and_warn(folder: Path) -> Records:
     """
     from sidequest.errors import CorruptFile
     from sidequest.figures.data import read_records
+    from sidequest.records import has_digests
 
     records = read_records(folder)
     if records.left_out and not len(records.runs):
         raise CorruptFile("\n".join(one.reason for one in records.left_out))
     for one in records.left_out:
         print(f"left out: {one.reason}", file=sys.stderr, flush=True)
+    unchecked = sum(not has_digests(info) for info in records.infos)
+    if unchecked:
+        note = f"{unchecked} of {len(records.infos)} runs were recorded without digests"
+        print(f"{note}: their tables are unchecked", file=sys.stderr, flush=True)
     return records
 
 

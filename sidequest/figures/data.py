@@ -8,7 +8,7 @@ in `Records.left_out`. Nothing here needs JAX.
 
 import json
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -139,12 +139,11 @@ def read_records(folder: Path) -> Records:
     for path in [one for one in planned if one in paths] + sorted(paths - {*planned}):
         try:
             info = read_run(path)
-            if {"variant", "game", "seed"} <= info.keys():  # else not a run of ours
-                tables = {
-                    name: read_table(path, name, ["frames", *columns], info)
-                    for name, columns in _COLUMNS.items()
-                }
-                found.append(select_tables(path, info, tables))
+            tables = {
+                name: read_table(path, name, ["frames", *columns], info)
+                for name, columns in _COLUMNS.items()
+            }
+            found.append(select_tables(path, info, tables))
         except CorruptFile as fault:
             left_out.append(LeftOut(path, str(fault)))
     return make_records(folder, plan, found, left_out)
@@ -469,12 +468,6 @@ def gap_notes(records: Records, runs: pl.DataFrame) -> list[str]:
     parts = [f"{count(going, 'run')} still training or interrupted"] if going else []
     parts += [f"{count(waiting, 'run')} not started"] if waiting else []
     return [f"{', '.join(parts)}."] if parts else []
-
-
-def absent_note(wanted: Iterable[str], present: Collection[str]) -> list[str]:
-    """Names the variants that the paper's figure has and these records do not."""
-    absent = [name for name in wanted if name not in present]
-    return [f"Not in these records: {some(absent, 6)}."] if absent else []
 
 
 def share_done(run: Mapping[str, Any]) -> float:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import polars as pl
+
 from sidequest.figures import curves, episodes, space, switching, uncertainty
 from sidequest.figures.data import Plot, Records, texts
 from sidequest.figures.style import SUFFIXES, save
@@ -29,8 +31,10 @@ class Drawn(NamedTuple):
     entry: Entry
     caption: str
     """What these runs show, or what the figure needs."""
-    paths: tuple[Path, ...]
+    paths: tuple[Path, ...] = ()
     """None where there is nothing to draw."""
+    table: pl.DataFrame | None = None
+    """The numbers that it shows."""
 
 
 def draw_gallery(
@@ -50,11 +54,11 @@ def draw_gallery(
         if plot is None:
             for path in paths:
                 path.unlink(missing_ok=True)
-            yield Drawn(entry, f"Nothing to draw yet: this needs {entry.needs}.", ())
+            yield Drawn(entry, f"Nothing to draw yet: this needs {entry.needs}.")
         else:
             for path in paths:
                 save(plot.figure, path)
-            yield Drawn(entry, plot.caption, paths)
+            yield Drawn(entry, plot.caption, paths, plot.table)
 
 
 _DRAW: dict[str, Callable[[Records], Plot | None]] = {

@@ -1,16 +1,17 @@
 """`report.html`: one page that holds a study, and works without a network.
 
 The page is plain HTML with figures and data inside, to be read, searched and printed
-without its script, which adds sorting, filtering and the strip viewer. The template
-(assets/report.html) escapes what comes from records; the page's own policy lets no other
-script run and nothing be loaded.
+without its script, which adds sorting, filtering, explanations of names on a tap and the
+strip viewer. The template (assets/report.html) escapes what comes from records; the page's
+own policy lets no other script run and nothing be loaded.
 """
 
 import base64
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 from jinja2 import DictLoader, Environment, StrictUndefined
+from markupsafe import Markup, escape
 
 from sidequest.environments.scores import SCORES, human_normalised
 from sidequest.figures.claims import STATES, judge_all
@@ -30,12 +32,18 @@ from sidequest.figures.data import (
     share_done,
 )
 from sidequest.figures.gallery import Drawn
-from sidequest.records import now, read_failures
+from sidequest.figures.pairs import known, modes_in
+from sidequest.figures.summary import summarise
+from sidequest.records import now, read_failures, write_synced
+from sidequest.switching.descriptions import summarise as describe_briefly
+from sidequest.switching.variants import MODES
 
 REPORT = "report.html"
 MOST_EPISODES = 15  # of each variant on each game, as in figure 5
 MOST_POINTS = 400  # of an episode's trigger signal
 ROOM = 3_000_000  # characters of JSON for all episodes
+_LONG = 300  # steps: an episode can be seen whole in the viewer, more adds nothing
+_MOST_ROWS = 200  # of the numbers below a figure
 _MEDIA = {".png": "image/png", ".svg": "image/svg+xml"}
 _CELL = ("label", "game", "budget", "settings")
 """Columns of `Records.runs` that seeds of one variant on one game share."""
@@ -46,6 +54,8 @@ class Number(NamedTuple):
 
     value: float | None
     text: str
+    pad: str = ""
+    """What the longest fraction of the column has more, so that decimal points align."""
 
 
 class Table(NamedTuple):
@@ -57,12 +67,13 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str | Number]]
 
 
-def write_report(records: Records, drawn: Sequence[Drawn]) -> Path:
-    """Writes the report of the records, with figures that were drawn, into their folder."""
-    path = records.folder / REPORT
-    part = path.with_name(path.name + ".part")
-    part.write_text(make_page(records, drawn, time=now()), encoding="utf-8")
-    return part.replace(path)
+def write_report(
+    records: Records, drawn: Sequence[Drawn], folder: Path | None = None
+) -> Path:
+    """Writes the report with the figures, by default into the study's folder."""
+    path = (folder or records.folder) / REPORT
+    write_synced(path, make_page(records, drawn, time=now()).encode())
+    return path
 
 
 def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
@@ -79,21 +90,27 @@ def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
     )
     dumps = {"allow_nan": False, "separators": (",", ":")}
     environment.policies["json.dumps_kwargs"] = dumps
+    legend = _legend(records)
+    environment.filters["named"] = _name_marker(legend)
     script = "\n" + texts["report.js"]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    judged = judge_all(records)
     return environment.get_template("report.html").render(
         records=records,
-        lead=_lead(records),
+        summary=summarise(records, judged),
+        legend=legend,
+        modes={mode: MODES[mode].words for mode in modes_in(legend)},
         facts=_facts(records),
-        variants=distinct(records.runs, "variant"),
         commands=_commands(records),
         gaps=gaps(records),
-        judged=judge_all(records),
+        told=[one for one in judged if one[1].state != "cannot tell"],
+        untold=[one for one in judged if one[1].state == "cannot tell"],
         states=STATES,
-        figures=[(one.entry, one.caption, _embed(one.paths)) for one in drawn],
+        figures=[(one, _embed(one.paths), _numbers_of(one)) for one in drawn if one.paths],
+        waiting=[one.entry for one in drawn if not one.paths],
         scores=_score_table(records),
         exploration=_exploration_table(records),
-        episodes=read_episodes(records),
+        episodes=read_episodes(records, legend),
         time=time,
         place=records.folder.resolve().name,
         count=count,
@@ -102,28 +119,46 @@ def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
     )
 
 
-def _embed(paths: Sequence[Path]) -> str | None:
-    """Returns the smaller of PNG and SVG as a data address; None if none was drawn."""
-    if not paths:
-        return None
+def _embed(paths: Sequence[Path]) -> str:
+    """Returns the smaller of PNG and SVG as a data address."""
     smallest = min(paths, key=lambda path: path.stat().st_size)
     content = base64.b64encode(smallest.read_bytes()).decode()
     return f"data:{_MEDIA[smallest.suffix]};base64,{content}"
 
 
+# Names
+
+
+def _legend(records: Records) -> dict[str, str]:
+    """Returns each variant's name with a sentence that says what it does."""
+    variants = known(distinct(records.runs, "variant"))
+    legend = {}
+    for name, variant in variants.items():
+        words = describe_briefly(variant)
+        means = f"Exploring ({variant.mode}) means {MODES[variant.mode].words}."
+        legend[name] = f"{words[0].upper()}{words[1:]}. {means}"
+    return legend
+
+
+def _name_marker(legend: Mapping[str, str]) -> Callable[[str], Markup]:
+    """Returns a filter that explains every variant's name in a text, and sets `code`.
+
+    A name may be broken after a comma.
+    """
+    names = "|".join(re.escape(name) for name in sorted(legend, key=len, reverse=True))
+    pattern = re.compile(rf"`([^`]+)`|({names or '(?!)'})")
+
+    def mark(found: re.Match[str]) -> str:
+        code, name = found.groups()
+        if code:
+            return f"<code>{code}</code>"
+        broken = name.replace(",", ",<wbr>")
+        return f'<abbr class="name" title="{escape(legend[name])}">{broken}</abbr>'
+
+    return lambda text: Markup(pattern.sub(mark, str(escape(text))))
+
+
 # What was run
-
-
-def _lead(records: Records) -> str:
-    """Returns the page's first sentence."""
-    runs = records.runs
-    planned = len(runs) + len(records.missing) + len(records.left_out)
-    if not len(runs):
-        waiting = f" {count(planned, 'run')} planned." if planned else ""
-        return f"No run has been started yet.{waiting}"
-    variants, games = (count(runs[name].n_unique(), name) for name in ("variant", "game"))
-    finished = runs["finished"].sum()
-    return f"{variants} on {games}; {finished} of {count(planned, 'run')} finished."
 
 
 def _facts(records: Records) -> dict[str, str]:
@@ -208,56 +243,68 @@ def _score_table(records: Records) -> Table:
     """Returns the final performance of each variant on each game, over its seeds."""
     score = pl.col("score")
     cells = records.runs.group_by(*_CELL, maintain_order=True).agg(
-        pl.first("frames"),
+        score.mean().alias("mean"),
+        score.min().alias("worst seed"),
+        score.max().alias("best seed"),
+        pl.when(pl.col("learned").is_not_null().any()).then(pl.col("learned").sum()),
+        pl.len().alias("seeds"),
         pl.sum("finished"),
-        seeds=pl.len(),
-        mean=score.mean(),
-        worst=score.min(),
-        best=score.max(),
+        pl.first("frames"),
     )
-    human = any(game in SCORES for game in distinct(cells, "game"))
-    rows = []
-    for one in cells.iter_rows(named=True):
-        row = [one["label"], one["game"]]
-        row += [_number(one[name]) for name in ("mean", "worst", "best")]
-        if human:
-            mean = one["mean"] if one["game"] in SCORES else None
-            normal = None if mean is None else human_normalised(one["game"], mean)
-            row.append(_number(normal))
-        row.append(Number(one["seeds"], str(one["seeds"])))
-        row.append(Number(one["finished"], f"{one['finished']} of {one['seeds']}"))
-        row.append(Number(one["frames"], f"{one['frames']:,}"))
-        rows.append(row)
-    headings = ["variant", "game", "mean", "worst seed", "best seed"]
-    headings += ["human-normalised"] * human + ["seeds", "finished", "budget, frames"]
-    return Table("scores", "Final scores", headings, rows)
+    normal = [
+        human_normalised(game, mean) if game in SCORES and mean is not None else None
+        for game, mean in cells.select("game", "mean").iter_rows()
+    ]
+    if any(one is not None for one in normal):
+        cells.insert_column(7, pl.Series("human-normalised", normal))
+    return _make_table("scores", "Final scores", cells.drop("budget", "settings"))
 
 
 def _exploration_table(records: Records) -> Table:
     """Returns how each variant explored on each game: means over seeds."""
     late = records.switches.filter("second_half")
     switches = late.group_by("run").agg(pl.sum("made", "asked"))
-    means = ("early_p_X", "late_p_X", "late_med_X", "late_rmed_X", "late_target_rate")
+    names = {
+        "early_p_X": "p_X, first 10%",
+        "late_p_X": "p_X, last 10%",
+        "late_med_X": "med_X",
+        "late_rmed_X": "rmed_X",
+        "late_target_rate": "target rate",
+    }
     cells = (
         records.runs.join(switches, on="run", how="left", maintain_order="left")
         .group_by(*_CELL, maintain_order=True)
-        .agg(pl.mean(*means), pl.sum("made", "asked", "episodes"))
+        .agg(pl.mean(*names), pl.sum("made", "asked", "episodes"))
         .filter(pl.col("episodes") > 0)
+        .select(
+            *("label", "game", *names),
+            (pl.col("made") / pl.col("asked")).alias("realised / target"),
+            "episodes",
+        )
     )
-    rows = [
-        [
-            *(one["label"], one["game"]),
-            *(_number(one[name], 3) for name in means),
-            _number(one["made"] / one["asked"] if one["asked"] else None, 3),
-            Number(one["episodes"], f"{one['episodes']:,}"),
-        ]
-        for one in cells.iter_rows(named=True)
+    return _make_table("exploration", "Exploration statistics", cells.rename(names), 3)
+
+
+def _numbers_of(drawn: Drawn) -> Table | None:
+    """Returns the numbers that a figure shows; None if it has none."""
+    if drawn.table is None or drawn.table.is_empty():
+        return None
+    caption = f"Numbers of the figure: {drawn.entry.title}"
+    return _make_table(f"numbers-{drawn.entry.name}", caption, drawn.table[:_MOST_ROWS])
+
+
+def _make_table(id: str, caption: str, frame: pl.DataFrame, digits: int = 4) -> Table:
+    """Returns a frame as a table; texts come first, and decimal points are aligned."""
+    frame = frame.rename({"label": "variant"}, strict=False)
+    texts = [name for name, kind in frame.schema.items() if not kind.is_numeric()]
+    frame = frame.select(*texts, pl.exclude(texts))
+    columns = [
+        [str(one or "–") for one in column]
+        if column.name in texts
+        else _aligned([_number(one, digits) for one in column])
+        for column in frame
     ]
-    headings = (
-        *("variant", "game", "p_X, first 10%", "p_X, last 10%", "med_X", "rmed_X"),
-        *("target rate", "realised / target", "episodes"),
-    )
-    return Table("exploration", "Exploration statistics", headings, rows)
+    return Table(id, caption, frame.columns, list(zip(*columns, strict=True)))
 
 
 def _number(value: float | None, digits: int = 4) -> Number:
@@ -268,15 +315,28 @@ def _number(value: float | None, digits: int = 4) -> Number:
     return Number(float(value), f"{value:,.0f}" if large else f"{value:.{digits}g}")
 
 
+def _aligned(column: Sequence[Number]) -> list[Number]:
+    """Returns a column whose numbers are padded to its longest fraction."""
+    tails = ["".join(one.text.partition(".")[1:]) for one in column]
+    longest = max(tails, key=len, default="")
+    return [
+        one._replace(pad=longest[len(tail) :])
+        for one, tail in zip(column, tails, strict=True)
+    ]
+
+
 # Real episodes for the strip viewer: few enough to fit into a page
 
 
-def read_episodes(records: Records) -> list[dict[str, Any]]:
+def read_episodes(
+    records: Records, legend: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
     """Returns recorded episodes of each variant on each game, spread evenly over training.
 
     The JSON that the page embeds: `periods` are the lengths of the modes in turn, exploit
-    first; `reward` has (step, reward) where it is not zero. If all is too much for one
-    page, every cell gives up episodes until it fits.
+    first; `reward` has (step, reward) where it is not zero; `start` is the episode to begin
+    with and `interest` how much there is to see in it. If all is too much for one page,
+    every cell gives up episodes until it fits.
     """
     cells = []
     for (label, game, *_), runs in records.runs.group_by(*_CELL, maintain_order=True):
@@ -287,12 +347,29 @@ def read_episodes(records: Records) -> list[dict[str, Any]]:
         rows = read.sort("frames", "run", "row").iter_rows(named=True)
         if len(read):
             episodes = [_episode(row) for row in rows]
-            cells.append({"variant": label, "game": game, "episodes": episodes})
+            says = (legend or {}).get(runs["variant"][0], "")
+            names = {"variant": label, "game": game, "says": says}
+            cells.append({**names, "episodes": episodes})
     most = MOST_EPISODES
     while most > 1 and len(json.dumps(cells)) > ROOM:
         most = max(1, most * 2 // 3)
         cells = [cell | {"episodes": spread(cell["episodes"], most)} for cell in cells]
+    for cell in cells:
+        interests = [interest(one) for one in cell["episodes"]]
+        cell["interest"] = max(interests)
+        cell["start"] = interests.index(max(interests))
     return cells
+
+
+def interest(episode: Mapping[str, Any]) -> list[int]:
+    """Returns how much there is to see in an episode, to be compared as lists are.
+
+    First a trigger signal, then two explore periods, then a reward, then its length.
+    """
+    signal = any(one is not None for one in episode["signal"]["values"])
+    explored = sum(length > 0 for length in episode["periods"][1::2])
+    length = min(episode["length"], _LONG)
+    return [int(signal), min(explored, 2), int(bool(episode["reward"])), length]
 
 
 def spread(items: Sequence, most: int) -> list:

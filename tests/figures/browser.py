@@ -157,7 +157,8 @@ class Browser:
 
     def resize(self, width: int, height: int = 900, *, dark: bool = False) -> None:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}  # clicks hit at once
+        self.call("Emulation.setEmulatedMedia", features=[scheme, still])
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,

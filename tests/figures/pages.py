@@ -16,13 +16,19 @@ HOSTILE = "</script><img src=x onerror='window.hacked=1'>&\"$name"
 TITLE = "A <b>bold</b> & small study"
 SIGNAL_TEXT = "GGGGXXXXGGGXXG"
 FAKES = (
-    Fake("XU-step-level-0.01", "a", (1.0, 3.0), modes="GGXGGGGGXG"),
-    Fake("XU-step-level-0.01", "b", (10.0, 30.0), modes="GXGG"),
-    Fake("XU-intra(10,blind,p*,X)", "a", (5.0, 6.0), modes="XXGG", wobble=0.05),
-    Fake("XU-intra(10,blind,n*,X)", "a", (7.0, 8.5), modes="XGGG"),
-    Fake("XU-intra(10,informed,0.01,G)", "a", (100.0, 9.0), modes=SIGNAL_TEXT, ratio=1.05),
+    Fake("XU-step-level-0.01", "a", (1.0, 2.0, 3.0), modes="GGXGGGGGXG"),
+    Fake("XU-step-level-0.01", "b", (10.0, 20.0, 30.0), modes="GXGG"),
+    Fake("XU-intra(10,blind,p*,X)", "a", (5.0, 5.5, 6.0), modes="XXGG", wobble=0.05),
+    Fake("XU-intra(10,blind,n*,X)", "a", (7.0, 7.75, 8.5), modes="XGGG"),
+    Fake(
+        "XU-intra(10,informed,0.01,G)",
+        "a",
+        (100.0, 9.0, 54.5),
+        modes=SIGNAL_TEXT,
+        ratio=1.05,
+    ),
     Fake("XU-episode-level-*", "a", (4.0,), finished=False),
-    Fake(HOSTILE, "a", (2.0, 2.5), modes="GX"),
+    Fake(HOSTILE, "a", (2.0, 2.25, 2.5), modes="GX"),
 )
 
 

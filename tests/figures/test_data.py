@@ -9,7 +9,6 @@ import pytest
 from sidequest.cli import main
 from sidequest.errors import CorruptFile
 from sidequest.figures.data import (
-    absent_note,
     count,
     distinct,
     exploit_periods,
@@ -55,6 +54,7 @@ def test_any_folder_with_runs_below_it_will_do(tmp_path):
     (tmp_path / "other" / "run.json").write_text("{}")  # not a run of ours
     records = read_records(tmp_path)
     assert records.name == tmp_path.name and not records.missing
+    assert [one.folder.name for one in records.left_out] == ["other"]
     assert records.runs.select("variant", "seed", "settings").rows() == [(STEP, 3, "{}")]
 
 
@@ -300,7 +300,9 @@ def test_the_command_warns_and_draws_the_others(study, torn, capsys):
     assert not run("figures", study, "--only", "scores")
     told = capsys.readouterr()
     assert told.err.startswith(f"left out: {torn / 'evaluations.parquet'} cannot be read")
-    assert told.err.count("\n") == 1 and len(told.out.split()) == 2
+    unchecked = "1 of 1 runs were recorded without digests: their tables are unchecked\n"
+    assert told.err.endswith(f"\n{unchecked}"), "made-up runs have none"
+    assert told.err.count("\n") == 2 and len(told.out.split()) == 2
 
 
 def test_the_command_refuses_if_nothing_can_be_read(study, capsys):
@@ -346,5 +348,3 @@ def test_words():
     assert some(["a", "b", "c", "d"], 2) == "a, b and 2 more"
     assert (count(1, "seed"), count(2, "seed")) == ("1 seed", "2 seeds")
     assert listed(["a", "b", "c"]) == "a, b and c" and listed(["a"]) == "a"
-    assert absent_note(["a", "b"], ["b"]) == ["Not in these records: a."]
-    assert absent_note(["b"], ["b"]) == []

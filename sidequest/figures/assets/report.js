@@ -154,8 +154,9 @@ class Viewer {
       .map((node) => [node.dataset.part, node]));
     const { variant, game, previous, next } = this.parts;
     fill(variant, [...new Set(cells.map((cell) => cell.variant))]);
-    const signals = (cell) => cell.episodes.some((one) => one.signal.values.some((value) => value !== null));
-    variant.value = (cells.find(signals) ?? cells[0]).variant; // one with something to see
+    const start = cells.reduce((best, cell) => (moreToSee(cell, best) ? cell : best));
+    variant.value = start.variant;
+    fill(game, [start.game]); // which `choose` keeps
     variant.addEventListener("change", () => this.choose());
     game.addEventListener("change", () => this.choose());
     previous.addEventListener("click", () => this.turn(this.index - 1));
@@ -178,7 +179,8 @@ class Viewer {
     if (mine.some((cell) => cell.game === wanted)) game.value = wanted;
     this.cell = mine.find((cell) => cell.game === game.value);
     this.parts.overview.replaceChildren(...this.cell.episodes.map((_, i) => this.thin(i)));
-    this.turn(0);
+    this.parts.says.textContent = this.cell.says;
+    this.turn(this.cell.start);
   }
 
   thin(index) {
@@ -254,7 +256,60 @@ function fill(select, names) {
   select.replaceChildren(...names.map((name) => new Option(name, name)));
 }
 
+/* Interests are compared number by number, as lists are in Python. */
+function moreToSee(a, b) {
+  const i = a.interest.findIndex((one, k) => one !== b.interest[k]);
+  return i >= 0 && a.interest[i] > b.interest[i];
+}
+
+/* Names: pointing at one, or a tap, shows what it means. */
+function explainNames(tip) {
+  const names = document.querySelectorAll("abbr.name");
+  const hide = () => { tip.hidden = true; };
+  const show = (event) => {
+    const box = event.currentTarget.getBoundingClientRect();
+    tip.textContent = event.currentTarget.dataset.says;
+    tip.hidden = false;
+    const width = tip.offsetWidth, room = document.documentElement.clientWidth;
+    tip.style.left = `${Math.max(8, Math.min(box.left, room - width - 8))}px`;
+    const above = box.bottom + tip.offsetHeight + 8 > window.innerHeight;
+    tip.style.top = `${above ? box.top - tip.offsetHeight - 6 : box.bottom + 6}px`;
+  };
+  for (const name of names) {
+    name.dataset.says = name.title;
+    name.removeAttribute("title");
+    name.addEventListener("pointerenter", show);
+    name.addEventListener("click", show);
+    name.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") hide(); });
+  }
+  document.addEventListener("pointerdown", (event) => { if (!event.target.closest("abbr.name")) hide(); });
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
+  window.addEventListener("scroll", hide, { passive: true, capture: true });
+}
+
+/* A table that is wider than its box says so. */
+function hintAtScrolling(box) {
+  const look = () => {
+    const more = box.scrollWidth > box.clientWidth + 1;
+    box.classList.toggle("wide", more && box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+    box.previousElementSibling.hidden = !more;
+  };
+  new ResizeObserver(look).observe(box);
+  box.addEventListener("scroll", look, { passive: true });
+}
+
+/* A figure fits the page; a tap shows it at full size, to be scrolled in its box. */
+function makeLarge(button) {
+  button.addEventListener("click", () => {
+    const large = button.classList.toggle("large");
+    button.setAttribute("aria-pressed", String(large));
+  });
+}
+
 document.querySelectorAll("table.sortable").forEach(makeSortable);
+document.querySelectorAll(".scroll").forEach(hintAtScrolling);
+document.querySelectorAll("button.picture").forEach(makeLarge);
+explainNames(document.getElementById("tip"));
 document.querySelectorAll("input[data-table]").forEach(makeFilter);
 const cells = JSON.parse(document.getElementById("episodes-data").textContent);
 if (cells.length) new Viewer(document.getElementById("episodes"), cells);
