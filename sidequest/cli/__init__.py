@@ -89,19 +89,22 @@ def _print_completion(shell: str = "bash") -> None:
 
 
 def command_named(name: str) -> Callable[..., int | None]:
-    """Returns the function of a command; loads its module."""
-    return getattr(import_module(f"sidequest.cli.{_MODULES.get(name, name)}"), name)
+    """Returns the function of a command, with its help as tyro shows it."""
+    from sidequest.cli.options import join_lines
+
+    command = getattr(import_module(f"sidequest.cli.{_MODULES.get(name, name)}"), name)
+    bare = inspect.unwrap(command)  # a type checker may have wrapped it
+    bare.__doc__ = join_lines(bare.__doc__ or "")
+    return command
 
 
 def _run(name: str, options: list[str]) -> int | None:
     """Runs a command and returns its exit code."""
     import tyro
 
-    from sidequest.cli.options import MARKERS, join_lines
+    from sidequest.cli.options import MARKERS
 
     command = command_named(name)
-    bare = inspect.unwrap(command)  # a type checker may have wrapped it
-    bare.__doc__ = join_lines(bare.__doc__ or "")
     try:
         return tyro.cli(command, args=options, prog=f"sidequest {name}", config=MARKERS)
     except BrokenPipeError:
