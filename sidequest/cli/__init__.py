@@ -42,6 +42,7 @@ sidequest COMMAND --help says more about each, with examples. A first minute:
 
 Completion of commands and options, for bash (or zsh, tcsh):
   source <(sidequest --completion bash)"""
+_OUTPUT = "standard output"
 # The disk is full, or the path is no place to write to.
 _CANNOT_WRITE = {
     *(errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EPERM, errno.EDQUOT),
@@ -114,9 +115,7 @@ def _run(name: str, options: list[str]) -> int | None:
     except OSError as error:
         if error.errno not in _CANNOT_WRITE:
             raise
-        if error.filename is None:  # it is a stream, and `_exit` says so
-            _exit(Exit.CANNOT_WRITE)
-        _fail(f"{error.filename}: {error.strerror}", Exit.CANNOT_WRITE)
+        _fail(f"{error.filename or _OUTPUT}: {error.strerror}", Exit.CANNOT_WRITE)
 
 
 def _exit_at_once(*_) -> NoReturn:
@@ -158,9 +157,8 @@ def _exit(code: int | None) -> NoReturn:
             stream.flush()
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-            if stream is sys.stdout and not isinstance(error, BrokenPipeError):
-                print(f"standard output: {error.strerror}", file=sys.stderr)
-                code = code or Exit.CANNOT_WRITE
+            if not code and stream is sys.stdout and error.errno in _CANNOT_WRITE:
+                _fail(f"{_OUTPUT}: {error.strerror}", Exit.CANNOT_WRITE)
     sys.exit(None if code is None else int(code))
 
 

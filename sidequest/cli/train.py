@@ -23,7 +23,7 @@ from sidequest.cli.options import (
 )
 from sidequest.errors import InvalidRequest, RunExists, SidequestError, unknown
 from sidequest.records import RUN_FILE, read_run, refuse_existing
-from sidequest.runs.process import lock_folders
+from sidequest.runs.process import LOCK, lock_folders
 from sidequest.runs.spec import Checkpointing, RunSpec, read_spec, run_folder
 from sidequest.switching.variants import parse
 
@@ -271,6 +271,7 @@ def set_aside(folder: Path) -> Path:
     aside = next(name for name in names if not name.exists())
     with lock_folders([folder]):
         folder.rename(aside)
+        (aside / LOCK).unlink()
     return aside
 
 
