@@ -261,6 +261,9 @@ def aggregate(
     every = _granularity_runs(records)
     variants = pl.col("variant").n_unique()
     runs = every.filter(variants.over("mode", "game") == variants.over("mode"))
+    if bands == "bootstrap":  # modes with too few seeds have no intervals
+        fewest = pl.len().over("variant", "game").min().over("mode")
+        runs = runs.filter(fewest >= FEWEST_SEEDS)
     if runs.is_empty():
         return None
     games = {own["mode"][0]: distinct(own, "game") for own in groups(runs, "mode")}

@@ -1,6 +1,7 @@
 """All figures of a study, in the order in which the report shows them."""
 
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,6 +78,7 @@ _DRAW: dict[str, Callable[[Records], Plot | None]] = {
     "off-policy": curves.off_policy,
     "explore-modes": curves.explore_modes,
     "scores": uncertainty.scores,
+    "aggregate-bootstrap": partial(curves.aggregate, bands="bootstrap"),
     "iqm": uncertainty.interquartile_means,
     "improvement": uncertainty.improvement,
     "switching-rates": switching.switching_rates,
