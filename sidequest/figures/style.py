@@ -250,7 +250,7 @@ def draw_seeds(
         axes.plot(*(at if across else at[::-1]), kind, color=colour, **options)
 
     if len(scores) >= FEWEST_SEEDS:
-        draw([min(scores), max(scores)], "-", lw=2.2, alpha=0.55)
+        draw([min(scores), max(scores)], "-", lw=2.2, alpha=0.55, solid_capstyle="butt")
     elif len(scores) > 1:
         draw(scores, "o", ms=2, mew=0)
     draw([sum(scores) / len(scores)], marker, ms=4.5, mfc="white" if hollow else colour)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from sidequest.figures import statistics, style
 from sidequest.figures.curves import evaluated_runs, few_learned, final_scores, summarise
@@ -105,8 +105,10 @@ def scores(records: Records) -> Plot | None:
                 style.draw_seeds(axes, y, values, name, across=True, hollow=hollow)
         _name_rows(axes, names)
         axes.set_title(style.plain(game), fontsize=style.SMALL - 0.5)
-        axes.xaxis.set_major_locator(MaxNLocator(2))
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.xaxis.set_major_locator(MaxNLocator(max(2, 8 // len(games))))
+        axes.xaxis.set_major_formatter(
+            lambda x, _: f"{x / 1e3:g}k" if x >= 1e3 else f"{x:g}"
+        )
         style.show_zero(axes, "x")
         axes.set_xlabel("return")
 
