@@ -1,6 +1,10 @@
-"""A game of your own in a few lines: register it, and it has a name like any other.
+"""A game of your own in JAX, in a few lines.
 
-Run it with: python examples/own_environment.py
+Play it at random with:   python own_environment.py
+Train an agent on it:     sidequest train "XU-intra(10,informed,0.01,G)" \\
+                              --game own_environment:corridor --frames 100k
+
+The name of a game is the module, which is found in the working directory, and the function.
 """
 
 import jax
@@ -8,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from sidequest.environments.base import EnvironmentSpec, auto_reset
-from sidequest.environments.registry import make, register
 
 CELLS = 8
 
@@ -16,7 +19,7 @@ CELLS = 8
 def corridor():
     """Walk from the left end of a corridor to the right end, within 50 steps."""
     spec = EnvironmentSpec(
-        name="mine:corridor",
+        name="corridor",
         observation_shape=(CELLS,),
         observation_dtype=np.dtype(np.float32),
         num_actions=2,
@@ -42,11 +45,8 @@ def corridor():
     return auto_reset(reset, step, spec)  # episodes become an endless stream
 
 
-register("mine:corridor", corridor)
-
-
 if __name__ == "__main__":
-    environment = make("mine:corridor")
+    environment = corridor()
 
     def act(state, key):
         action = jax.random.bernoulli(key, 0.6).astype(jnp.int32)

@@ -90,6 +90,10 @@ class MachineError(SidequestError):
     exit_code = Exit.MACHINE
 
 
+class EnvironmentFault(MachineError):
+    """A user's environment raised an error, or returned what cannot be learned from."""
+
+
 class CannotWrite(SidequestError):
     """The disk is full or the folder read-only."""
 

@@ -180,6 +180,8 @@ def watch(
         title = f"{player.variant}{', greedy' if greedy else ''}"
         caption = Caption(title, f"{spec.name}, seed {seed}", ending)
         render = make_renderer(episode.observations, spec.maximum, spec.categories)
+        if episode.frames is not None:
+            render = episode.frames.__getitem__
 
         def frames():
             for drawn, frame in enumerate(draw_film(render, episode.trace, caption), 1):

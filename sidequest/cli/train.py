@@ -162,20 +162,20 @@ def parse_request(
         faults.append(f"a variant is named twice: {', '.join(map(str, variants))}")
     if not variant:
         faults.append('name a variant, such as "XU-intra(10,informed,p*,X)"')
+    kind = None
     if game is None:
         faults.append("name a game, as in --game minatar:breakout; `sidequest games` lists")
     else:
-        attempt(registry.check, game)
+        kind = attempt(registry.kind, game)
     seeds, seed = 1 if seeds is None else seeds, seed or 0
     if not 1 <= seeds <= 10_000 or not 0 <= seed < 2**31:
         faults.append(
             f"seeds is {seeds} and seed {seed}; 1 to 10000 seeds, starting at 0 or more"
         )
-    is_atari = registry.is_atari(game or "")
-    if not is_atari:
-        only_atari = dict(emulators=emulators, replay_memory=replay_memory)
-        attempt(refuse, f"{game} has no emulators", **only_atari)
-    preset = preset or ("paper" if is_atari else "small")
+    if kind == "compiled":
+        only_hosted = dict(emulators=emulators, replay_memory=replay_memory)
+        attempt(refuse, f"{game} has no emulators", **only_hosted)
+    preset = preset or ("paper" if registry.is_atari(game or "") else "small")
     if preset not in _PRESETS:
         faults.append(unknown("preset", preset, _PRESETS))
         preset = "small"
@@ -183,9 +183,8 @@ def parse_request(
         if any(setting.startswith("acting.streams=") for setting in set):
             faults.append("--emulators is the setting acting.streams; give one of them")
         set = (*set, f"acting.streams={emulators}")
-    config = attempt(
-        read_config, "small-frames" if is_atari and preset == "small" else preset, set
-    )
+    fitting = "small-frames" if (preset, kind) == ("small", "frames") else preset
+    config = attempt(read_config, fitting, set)
     if frames is None:
         frames = "1M" if preset == "small" else "2B"
     count = attempt(read_count, frames, "--frames")
@@ -244,7 +243,7 @@ def _with_checkpoints(request: Request, every: str | None, replay: str | None) -
     from sidequest.environments import registry
 
     game = request.runs[0].game
-    if not registry.is_atari(game):
+    if registry.kind(game) == "compiled":
         refuse(f"checkpoints of {game} always hold replay", checkpoint_replay=replay)
     checkpoints = request.checkpoints
     if every is not None:

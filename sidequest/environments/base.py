@@ -78,6 +78,9 @@ class HostedGame(NamedTuple):
     """build(groups=, streams=, seed=, threads=, progress=) starts that many groups of
     emulators with so many threads each, and calls progress(built, of) as it goes."""
     spec: EnvironmentSpec
+    renders: bool = False
+    """Whether `build` takes `renders=True`, for groups with a method `render` that returns
+    what their first environment paints of itself."""
 
 
 def auto_reset(

@@ -1,18 +1,19 @@
-"""Games by name: `suite:game`, or a bare ROM name for Atari."""
+"""Games by name: `suite:game`, a bare ROM name for Atari, or an environment of your own,
+`gymnasium:ID` or `package.module:function`."""
 
 import difflib
 from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple, TypeAlias
+from functools import cache, partial
+from typing import Literal, NamedTuple, TypeAlias
 
-from sidequest.environments import atari, probes, suites
+from sidequest.environments import atari, gym, gym_worker, probes, suites
 from sidequest.environments.base import (
     CompiledEnvironment,
     HostedGame,
     with_sticky_actions,
 )
 from sidequest.environments.scores import SCORES
-from sidequest.errors import UnknownGame
+from sidequest.errors import InvalidRequest, UnknownGame
 
 Factory: TypeAlias = Callable[[], CompiledEnvironment | HostedGame]
 
@@ -21,6 +22,10 @@ _STICKY_ACTIONS = {"atari": 0.25, "minatar": 0.1, "minigrid": 0.1, "classic": 0.
 8% of the frames that an action lasts show the one before. MinAtar's is the published one;
 0.1 at every step is also the nearest to Atari's, so games that have none of their own get
 the same. bsuite and the probes stay as they are: their answers are known."""
+
+_COMPILED = ("minatar", "bsuite", "classic", "minigrid", "probe")
+_LARGEST_GRID = 32
+"""Pixels of a side, up to which the small preset's convolutions fit an image."""
 
 _registered: dict[str, Factory] = {}
 
@@ -52,10 +57,25 @@ def make(
     sticky = resolve_sticky_actions(name, sticky_actions)
     if is_atari(name):
         return atari.make(name, sticky)
-    game = _factories()[name]()
+    game = _factories()[name]() if name in _factories() else _make_own(name, sticky)
     if isinstance(game, CompiledEnvironment):
         return with_sticky_actions(game, sticky)
     return game
+
+
+@cache
+def _make_own(name: str, sticky: float) -> CompiledEnvironment | HostedGame:
+    """Builds a game from what a function of the user's, or Gymnasium's, returns."""
+    try:
+        made = gym_worker.load(name)()
+        if isinstance(made, CompiledEnvironment | HostedGame):
+            return made
+        game = gym.make(name, made, sticky)
+        made.close()
+        return game
+    except Exception as error:
+        fault = gym_worker.describe(error)
+        raise InvalidRequest(f"{name} cannot be played: {fault}") from error
 
 
 def resolve_sticky_actions(name: str, sticky_actions: float | None = None) -> float:
@@ -88,12 +108,40 @@ def games() -> list[Game]:
 
 
 def check(name: str) -> None:
-    """Raises `UnknownGame` unless `make` knows the name. Imports no game library."""
+    """Raises `UnknownGame` unless `make` knows the name. Imports no game library, except
+    for an environment of the user's own."""
     names = list(_factories())
-    if name not in names:
-        nearest = _nearest(name, names)
-        hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
-        raise UnknownGame(f"There is no game called {name!r}.{hint}")
+    if name in names:
+        return
+    nearest = _nearest(name, names)
+    hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
+    if not is_atari(name) and _suite(name) not in _COMPILED:
+        try:
+            make_own = gym_worker.load(name)
+        except Exception as error:
+            also = "" if _suite(name) == "gymnasium" else hint
+            hint = f" {gym_worker.describe(error)}{also}"
+        else:
+            if callable(make_own):
+                return
+            hint = " It must be a function that returns an environment."
+    raise UnknownGame(f"There is no game called {name!r}.{hint}")
+
+
+def kind(name: str) -> Literal["compiled", "hosted", "frames"]:
+    """Returns where a game runs: compiled, or on the host, as Atari and Gymnasium's do; and
+    whether it shows frames there, images larger than a grid of cells.
+
+    Raises:
+        UnknownGame, InvalidRequest: If there is no such game.
+    """
+    check(name)
+    if is_atari(name):
+        return "frames"
+    if _suite(name) in _COMPILED or isinstance(game := make(name), CompiledEnvironment):
+        return "compiled"
+    shape = game.spec.observation_shape
+    return "frames" if len(shape) == 3 and min(shape[:2]) > _LARGEST_GRID else "hosted"
 
 
 def is_atari(name: str) -> bool:

@@ -35,9 +35,9 @@ from sidequest.replay.replay import (
 )
 from sidequest.types import AnyArray
 
-_TILE = (7, 8)
-"""Height and width of a tile. Small tiles change less often but need more pointers; this is
-ours, for Atari."""
+TILE = (7, 8)
+"""Height and width of a tile. Small tiles change less often but need more pointers; ours,
+for Atari."""
 
 _BYTES_PER_WORD = 4
 """Tiles are 32-bit words, four bytes of a row in each: fewer, larger moves."""
@@ -95,7 +95,7 @@ class _TileReport(NamedTuple):
 
 
 def tile_store(
-    frame: Callable[[PyTree], Array], *, memory: int, tile: tuple[int, int] = _TILE
+    frame: Callable[[PyTree], Array], *, memory: int, tile: tuple[int, int] = TILE
 ) -> MakeStore:
     """Returns a store that keeps one array of each step as tiles, the others as they are.
 
@@ -125,7 +125,7 @@ def tile_store(
 
 
 def make_tiling(
-    frame: AnyArray, ring: Ring, *, memory: int, tile: tuple[int, int] = _TILE
+    frame: AnyArray, ring: Ring, *, memory: int, tile: tuple[int, int] = TILE
 ) -> Tiling:
     """Returns the sizes that fill `memory`; raises ValueError if that is too small."""
     shape = tuple(frame.shape)

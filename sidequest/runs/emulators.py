@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from sidequest.environments.base import EnvironmentSpec, HostedEnvironment, HostedGame
-from sidequest.errors import ConfigError, Exit, MachineError
+from sidequest.errors import ConfigError, EnvironmentFault, Exit, MachineError
 from sidequest.records import available_cores
 from sidequest.runs.build import EVALUATION
 from sidequest.runs.display import Display, duration
@@ -171,7 +171,7 @@ class Guarded:
         os._exit(Exit.MACHINE)
 
     def _fault(self, error: Exception) -> MachineError:
-        return MachineError(
-            f"an emulator of {self._name} died ({type(error).__name__}: {error}); the last "
-            f"checkpoint is untouched"
-        )
+        fault = f"an emulator of {self._name} died ({type(error).__name__}: {error})"
+        if isinstance(error, EnvironmentFault):
+            fault = str(error)
+        return MachineError(f"{fault}; the last checkpoint is untouched")

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Num
+from jaxtyping import Array, Bool, Float, Int, Num, UInt8
 
 from sidequest.agent.actor import ActorState, Policy, act_greedily
 from sidequest.agent.modes import modes_of
@@ -188,11 +188,14 @@ def _evaluate_hosted(
     return Scores(returns, np.array([episode.length for episode in played], np.int32))
 
 
-def _build_group(game: HostedGame, emulators: int, seed: int) -> HostedEnvironment:
+def _build_group(
+    game: HostedGame, emulators: int, seed: int, **options: bool
+) -> HostedEnvironment:
     """Starts one group of emulators."""
     from sidequest.runs.emulators import build_politely
 
-    (group,) = build_politely(partial(game.build, groups=1, streams=emulators, seed=seed))
+    build = partial(game.build, groups=1, streams=emulators, seed=seed, **options)
+    (group,) = build_politely(build)
     return group
 
 
@@ -297,6 +300,8 @@ class Episode(NamedTuple):
     """`reward` is what each step's own action earned."""
     ending: Literal["game over", "time limit", "cut"]
     """Cut: it had not ended after the most steps that were allowed."""
+    frames: UInt8[np.ndarray, "T _ _ 3"] | None
+    """What the environment paints of itself, where it does."""
 
 
 def play_episode(
@@ -324,13 +329,14 @@ def play_episode(
         return agent.actor.act(policy, jax.random.fold_in(key, step), now, state)
 
     policy, state = begin(player.q_function)
-    observations, rows, ending = [], [], "cut"
+    observations, frames, rows, ending = [], [], [], "cut"
     with closing(_step_through(player.game, seed)) as environment:
-        timestep = next(environment)
+        timestep, frame = next(environment)
         for step in range(max_steps):
             action, state, record = act(policy, np.int32(step), timestep, state)
             observations.append(np.asarray(timestep.observation))
-            is_first, timestep = timestep.is_first, environment.send(action)
+            frames.append(frame)
+            is_first, (timestep, frame) = timestep.is_first, environment.send(action)
             chance = state.controller.probability
             rows.append((record.mode, is_first, record.signal, chance, timestep.reward))
             report(step + 1)
@@ -338,13 +344,15 @@ def play_episode(
                 ending = "game over" if timestep.terminated else "time limit"
                 break
     columns = (np.array(column) for column in zip(*jax.device_get(rows), strict=True))
-    return Episode(np.stack(observations), Trace(*columns), ending)
+    painted = None if frames[0] is None else np.stack(frames)
+    return Episode(np.stack(observations), Trace(*columns), ending, painted)
 
 
 def _step_through(
     game: CompiledEnvironment | HostedGame, seed: int
-) -> Generator[Timestep, Int[Array, ""], None]:
-    """Yields the timesteps of one environment, and is sent an action for each."""
+) -> Generator[tuple[Timestep, Any], Int[Array, ""], None]:
+    """Yields the timesteps of one environment, each with a frame if the environment paints
+    some, and is sent an action for each."""
     if isinstance(game, CompiledEnvironment):
         key = jax.random.key(seed)
         state, timestep = jax.jit(game.reset)(jax.random.fold_in(key, RESETS))
@@ -355,10 +363,13 @@ def _step_through(
             return game.step(jax.random.fold_in(step_key, count), state, action)
 
         for count in itertools.count():
-            action = yield timestep
+            action = yield timestep, None
             state, timestep = advance(jnp.int32(count), state, action)
         return
-    with closing(_build_group(game, 1, seed)) as group:
+    options = {"renders": True} if game.renders else {}
+    group: Any = _build_group(game, 1, seed, **options)
+    with closing(group):
         while True:
-            action = yield jax.tree.map(lambda column: column[0], group.recv())
+            timestep = jax.tree.map(lambda column: column[0], group.recv())
+            action = yield timestep, group.render() if game.renders else None
             group.send(np.asarray(action)[None])

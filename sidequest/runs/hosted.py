@@ -45,7 +45,7 @@ from jaxtyping import Array, Int
 
 from sidequest.environments.base import HostedEnvironment, HostedGame
 from sidequest.replay.replay import Sample
-from sidequest.replay.tiles import tile_report
+from sidequest.replay.tiles import TileState, tile_report
 from sidequest.runs.build import (
     Agent,
     Chunk,
@@ -349,7 +349,11 @@ class Backend:
     parallel: bool = False
 
     def __init__(
-        self, game: HostedGame, runs: Sequence[RunSpec], memory: int, display: Display
+        self,
+        game: HostedGame,
+        runs: Sequence[RunSpec],
+        memory: int | None,
+        display: Display,
     ):
         """Builds the agent; raises `ConfigError` if a run does not fit into memory."""
         config, variants = runs[0].config, [spec.variant for spec in runs]
@@ -484,8 +488,11 @@ class HostedRun:
         return [self._loop.state.run.learner.q_function]
 
     def report(self) -> str:
-        """Returns how much replay holds."""
-        report = jax.device_get(tile_report(self._loop.state.run.replay.contents))
+        """Returns how much replay holds, if that is not a matter of its capacity alone."""
+        contents = self._loop.state.run.replay.contents
+        if not isinstance(contents, TileState):
+            return ""
+        report = jax.device_get(tile_report(contents))
         return (
             f"replay holds {int(report.observations_held):,} observations at "
             f"{float(report.bytes_per_frame):,.0f} bytes a frame; "

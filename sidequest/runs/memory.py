@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from sidequest.config import Config
 from sidequest.environments.base import EnvironmentSpec
 from sidequest.errors import ConfigError
-from sidequest.replay.replay import MakeStore, ReplayState
-from sidequest.replay.tiles import make_tiling, tile_store
+from sidequest.replay.replay import MakeStore, ReplayState, raw_store
+from sidequest.replay.tiles import TILE, make_tiling, tile_store
 from sidequest.runs.build import Agent, RunState, build_agent, is_key
 from sidequest.switching.variants import Variant
 
@@ -58,8 +59,11 @@ _GROUP_FILES = {
 """Limit, use and name of reclaimable bytes, in versions 2 and 1 of control groups."""
 
 
-def tiled(memory: int) -> MakeStore:
-    """Returns a replay store that keeps frames as tiles, in `memory` bytes."""
+def tiled(memory: int | None) -> MakeStore:
+    """Returns a replay store that keeps frames as tiles, in `memory` bytes; None: one that
+    keeps observations as they are."""
+    if memory is None:
+        return raw_store
     return tile_store(lambda step: step.observation, memory=memory)
 
 
@@ -68,15 +72,29 @@ def replay_memory(
     spec: EnvironmentSpec,
     variants: Sequence[Variant],
     requested: int | None,
-) -> int:
+) -> int | None:
     """Returns the bytes for the frames in replay: those requested, or those that the device
-    has left, and never more than the capacity can use. Variants share one number.
+    has left, and never more than the capacity can use. Variants share one number; it is
+    None where observations are no frames that tiles divide.
 
     Raises:
         ConfigError: If replay cannot work with these settings, or not with so little.
     """
+    if not _fits_tiles(spec):
+        if requested is not None:
+            raise ConfigError(
+                f"--replay-memory is for frames that tiles divide, not for observations of "
+                f"shape {spec.observation_shape}: use --set replay.capacity"
+            )
+        return None
     one_of_each = {variant.heads: variant for variant in variants}.values()
     return min(_memory_for(config, spec, variant, requested) for variant in one_of_each)
+
+
+def _fits_tiles(spec: EnvironmentSpec) -> bool:
+    shape = spec.observation_shape
+    is_image = spec.observation_dtype == np.uint8 and len(shape) == 3
+    return is_image and not (shape[0] % TILE[0] or shape[1] % TILE[1])
 
 
 def _memory_for(
@@ -114,8 +132,12 @@ def _left_for_replay(agent: Agent, replay: ReplayState) -> int:
     return max(0, free - beside - reserve)
 
 
-def describe_replay(agent: Agent, memory: int) -> str:
+def describe_replay(agent: Agent, memory: int | None) -> str:
     """Returns how many observations replay may hold in the memory that it was given."""
+    if memory is None:
+        ring = agent.replay.ring
+        capacity = ring.blocks * ring.streams * ring.block_length
+        return f"replay may hold {capacity:,} observations"
     contents = jax.eval_shape(agent.replay.init).contents
     blocks, streams, length, tiles = contents.pointers.shape
     block, capacity = streams * length, blocks * streams * length

@@ -102,7 +102,8 @@ def refuse_other(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any])
 
 def run_folder(out: Path, variant: Variant, game: str, seed: int) -> Path:
     """Returns the folder of a run's records below `out`."""
-    return out / folder_name(variant) / game.replace(":", "-") / f"seed-{seed}"
+    place = re.sub(r"[^A-Za-z0-9_.-]", "-", game)
+    return out / folder_name(variant) / place / f"seed-{seed}"
 
 
 def folder_name(variant: Variant) -> str:

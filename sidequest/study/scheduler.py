@@ -244,7 +244,8 @@ def plan_groups(jobs: Iterable[Job], machine: Machine) -> list[Group]:
 def program(job: Job) -> tuple:
     """Returns a key that is equal for jobs that can share a compiled program."""
     spec = job.spec
-    alone = (str(spec.variant), spec.seed) if registry.is_atari(spec.game) else ()
+    hosted = registry.kind(spec.game) != "compiled"
+    alone = (str(spec.variant), spec.seed) if hosted else ()
     return (spec.game, spec.variant.heads, spec.config, spec.frames, alone)
 
 

@@ -136,7 +136,7 @@ def _config_for(study: Study, grid: Grid, game: str) -> Config:
     preset = study.preset
     if preset == "paper" and not registry.is_atari(game):
         raise ConfigError(f"the paper's settings are for Atari's frames, not for {game}")
-    if preset == "small" and registry.is_atari(game):
+    if preset == "small" and registry.kind(game) == "frames":
         preset = "small-frames"
     return change(PRESETS[preset], **dict(study.settings), **dict(grid.settings))
 

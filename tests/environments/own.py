@@ -1,0 +1,85 @@
+"""Environments of somebody else's, as `--game tests.environments.own:NAME` finds them."""
+
+import os
+from functools import partial
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from sidequest.environments.base import HostedGame
+
+
+class Walk(gymnasium.Env):
+    """Actions 1 and 2 go left and right; 8 steps to the right are worth 1. After 30 steps
+    something may go wrong, after 50 the time is up."""
+
+    observation_space = spaces.Box(-10, 10, (2,), np.float64)
+    action_space = spaces.Discrete(2, start=1)
+    metadata = {"render_modes": ["rgb_array"]}
+
+    def __init__(self, fault=None, render_mode=None):
+        self.fault, self.render_mode = fault, render_mode
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = self.time = 0
+        return self._look(), {}
+
+    def _look(self):
+        return np.array([self.place, self.time / 50])
+
+    def step(self, action):
+        assert action in (1, 2)
+        self.place += 2 * action - 3
+        self.time += 1
+        seen, reward = self._look(), float(self.place == 8)
+        if self.time == 30:
+            if self.fault == "reward":
+                reward = float("nan")
+            elif self.fault == "shape":
+                seen = np.zeros(3)
+            elif self.fault == "number":
+                seen = seen * np.inf
+            elif self.fault == "error":
+                raise KeyError("no such\nroom")
+            elif self.fault == "exit":
+                os._exit(3)
+        return seen, reward, self.place == 8, self.time == 50, {}
+
+    def render(self):
+        return np.full((600, 80, 3), 100 + self.place, np.uint8)
+
+
+walk = partial(Walk, None)
+wrong_reward, wrong_shape, wrong_number, error, exits = (
+    partial(Walk, fault) for fault in ("reward", "shape", "number", "error", "exit")
+)
+
+
+class Continuous(Walk):
+    action_space = spaces.Box(-1, 1, (1,))
+
+
+def minigrid():
+    """One game of the package `minigrid`, whose own observations are a Dict."""
+    from minigrid.wrappers import ImgObsWrapper
+
+    return ImgObsWrapper(gymnasium.make("MiniGrid-Empty-5x5-v0"))
+
+
+def breaks():
+    """Fails before there is an environment."""
+    raise RuntimeError("the licence server is down")
+
+
+def nothing():
+    """Returns something else."""
+    return 3
+
+
+def hosted() -> HostedGame:
+    """A game by our own protocol."""
+    from tests.runs.test_hosted import Drawn
+
+    return HostedGame(lambda **_: [], Drawn.spec)
