@@ -65,7 +65,7 @@ def train(
 ) -> None:
     """Trains one agent for each variant and seed.
 
-    On JAX-native games they train side by side, on Atari one after the other.
+    On JAX-native games they train side by side, on Atari and Gymnasium one after the other.
 
     For example:
       sidequest train "XU-intra(10,informed,p*,X)" --game minatar:breakout --seeds 3
@@ -73,14 +73,16 @@ def train(
 
     Args:
         variant: One variant or more, such as "XU-intra(10,informed,p*,X)".
-        game: A game by name, such as minatar:breakout; `sidequest games` lists them.
+        game: A game by name, such as minatar:breakout; `sidequest games` lists them. Or an
+            environment of your own: gymnasium:ID, or module:function for a function that
+            returns a Gymnasium environment or one written in JAX.
         seeds: How many seeds of each variant.
         seed: The first of these seeds.
         frames: Environment frames of each run, such as 500k or 2M; by default 1M with the
             preset small, and 2B with paper.
-        preset: Settings: small, the default on JAX-native games, or paper, on Atari.
+        preset: Settings: small, the default except on Atari, or paper, the default there.
         set: Changes one setting, as in --set replay.ratio=1.0; may be given again.
-        emulators: Atari: how many side by side; the paper has 120.
+        emulators: Atari and Gymnasium: how many side by side; the paper has 120.
         replay_memory: Atari: memory for the frames in replay, such as 40GB; by default what
             the device has left beside the agent, at most what --set replay.capacity needs.
         resume: Folders of interrupted runs; each resumes from its newest good checkpoint.
@@ -89,8 +91,8 @@ def train(
         fresh: Renames folders that hold a run, and starts from the beginning.
         checkpoint_every: Frames between two checkpoints, such as 2M; by default a tenth of
             the run, and 100M at most.
-        checkpoint_replay: Atari: whether checkpoints hold replay; without it, a resumed run
-            fills replay again before it learns.
+        checkpoint_replay: Atari and Gymnasium: whether checkpoints hold replay; without it,
+            a resumed run fills replay again before it learns.
         out: Folder that gets a folder for each run.
         quiet: Print lines instead of a moving panel.
         tensorboard: Write TensorBoard files too, from the same records.

@@ -1,1 +1,1 @@
-"""WHERE the agent acts: JAX-native games, probe tasks, and Atari."""
+"""WHERE the agent acts: JAX-native games, probe tasks, Atari, and anybody's Gymnasium."""

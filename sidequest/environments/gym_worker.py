@@ -67,7 +67,10 @@ def load(name: str) -> Callable[..., Any]:
         )
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
-    return getattr(import_module(place), rest)
+    found = getattr(import_module(place), rest)
+    if not callable(found):
+        raise BrokenRule("it is no function that returns an environment")
+    return found
 
 
 def prepare(environment: Any, sticky_actions: float = 0.0) -> tuple[Any, Layout]:
@@ -205,7 +208,7 @@ class _Single:
             return observation.astype(np.uint8, copy=False).reshape(layout.shape)
         observation = (observation / layout.scale).astype(np.float32)
         if not np.isfinite(observation).all():
-            raise BrokenRule(f"an observation is not finite: {observation.tolist()}")
+            raise BrokenRule("an observation has numbers that are not finite")
         return observation.reshape(layout.shape)
 
     def render(self) -> np.ndarray | None:

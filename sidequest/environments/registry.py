@@ -117,14 +117,11 @@ def check(name: str) -> None:
     hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
     if not is_atari(name) and _suite(name) not in _COMPILED:
         try:
-            make_own = gym_worker.load(name)
+            gym_worker.load(name)
+            return
         except Exception as error:
             also = "" if _suite(name) == "gymnasium" else hint
             hint = f" {gym_worker.describe(error)}{also}"
-        else:
-            if callable(make_own):
-                return
-            hint = " It must be a function that returns an environment."
     raise UnknownGame(f"There is no game called {name!r}.{hint}")
 
 

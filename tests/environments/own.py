@@ -40,7 +40,7 @@ class Walk(gymnasium.Env):
             elif self.fault == "shape":
                 seen = np.zeros(3)
             elif self.fault == "number":
-                seen = seen * np.inf
+                seen[1] = np.inf
             elif self.fault == "error":
                 raise KeyError("no such\nroom")
             elif self.fault == "exit":

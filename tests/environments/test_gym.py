@@ -1,5 +1,6 @@
 """Environments of Gymnasium, by their id or from a function, beside Gymnasium's own."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -73,7 +74,7 @@ def test_a_sticky_action_is_repeated():
     [
         ("wrong_reward", "step returned the reward nan"),
         ("wrong_shape", r"an observation has shape \(3,\); its space says \(2,\)"),
-        ("wrong_number", r"an observation is not finite: \[-?inf, inf\]"),
+        ("wrong_number", "an observation has numbers that are not finite"),
         ("error", r"KeyError: 'no such\\nroom' \(.*own.py:\d+\)"),
         ("exits", "its process ended with exit code 3"),
     ],
@@ -138,7 +139,7 @@ def test_what_cannot_be_played_is_refused(name, message):
         ("gymnasium:CartPol-v1", "Did you mean: `CartPole`"),
         (OWN + "missing", "has no attribute 'missing'"),
         ("tests.nowhere:walk", "No module named 'tests.nowhere'"),
-        (OWN + "__name__", "must be a function"),
+        (OWN + "__name__", "it is no function"),
         ("minigird:empty_5x5", "No module .* Did you mean minigrid:empty_5x5"),
     ],
 )
@@ -186,7 +187,8 @@ def test_a_group_renders_its_first_environment():
 
 
 def test_a_module_in_the_working_directory_is_found(tmp_path):
-    example = Path(__file__).parents[2] / "examples" / "own_environment.py"
+    root = Path(__file__).parents[2]
+    example = root / "examples" / "own_environment.py"
     (tmp_path / "mine.py").write_text(example.read_text())
     program = (
         "from sidequest.environments import registry, base\n"
@@ -195,7 +197,8 @@ def test_a_module_in_the_working_directory_is_found(tmp_path):
         "assert registry.kind('mine:corridor') == 'compiled'\n"
     )
     command = [sys.executable, "-P", "-c", program]  # as the installed command starts
-    subprocess.run(command, check=True, cwd=tmp_path)
+    paths = os.environ | {"PYTHONPATH": str(root)}
+    subprocess.run(command, check=True, cwd=tmp_path, env=paths)
 
 
 def test_the_compiled_example_takes_a_setting_for_sticky_actions():

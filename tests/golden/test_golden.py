@@ -3,8 +3,9 @@
 `records/` was made by `python -m tests.golden.runs` at commit c3a02f5, before the package
 was restructured, compiled as conftest.py says; `quick_scores.csv` by `sidequest study
 quick`. If results change on purpose, make them again and say why in the commit. That was
-done for `intrinsic`, when intrinsic rewards got a unit of their own, and for `hosted`, when
-actors began to draw arms with the newest probabilities.
+done for `intrinsic`, when intrinsic rewards got a unit of their own, for `hosted`, when
+actors began to draw arms with the newest probabilities, and for the study, when MiniGrid
+got sticky actions.
 """
 
 import json

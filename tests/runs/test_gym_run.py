@@ -1,0 +1,124 @@
+"""A run on somebody else's environment, from its beginning to its film."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sidequest.cli.train import parse_request
+from sidequest.config import SMALL, SMALL_FRAMES, change
+from sidequest.errors import Interrupted, InvalidRequest, MachineError
+from sidequest.records import read_run, read_table
+from sidequest.runs import trainer
+from sidequest.runs.evaluation import evaluate_run, load_player, play_episode
+from sidequest.runs.spec import Checkpointing, RunSpec
+from sidequest.study.scheduler import program
+from sidequest.study.studies import find, jobs_of, narrow
+from sidequest.switching.variants import parse
+from tests.reliability.harness import Watcher
+from tests.runs.tiny import TINY
+
+OWN = "tests.environments.own:"
+BLOCK, BLOCKS, STOP = 6 * 8, 14, 5
+CONFIG = change(
+    TINY,
+    **{
+        "acting.streams": 6,
+        "replay.capacity": 20 * BLOCK,
+        "evaluation.episodes": 2,
+        "evaluation.traces": 3,
+        "environment.sticky_actions": 0.2,
+    },
+)
+
+
+def train(folder: Path, game: str, stop_after: int | None = None) -> Watcher:
+    watcher = Watcher(stop_after)
+    spec = RunSpec(
+        parse("XU-step-level-0.5"), OWN + game, 0, folder, CONFIG, BLOCKS * BLOCK
+    )
+    trainer.run([spec], watcher, checkpoints=Checkpointing(2 * BLOCK))
+    return watcher
+
+
+def test_a_run_is_interrupted_resumed_evaluated_and_filmed(tmp_path):
+    with pytest.raises(Interrupted, match=f"saved at {STOP * BLOCK} frames"):
+        train(tmp_path, "walk", stop_after=STOP)
+    watcher = train(tmp_path, "walk")
+    assert [one.frames // BLOCK for one in watcher.shown] == [*range(STOP + 1, BLOCKS + 1)]
+    run = read_run(tmp_path)
+    assert run["finished"] and run["memory"] is None and run["sticky_actions"] == 0.2
+    assert read_table(tmp_path, "learning")["updates"][-1] > 0
+    episodes = read_table(tmp_path, "episodes")
+    lengths, returns = episodes["length"].to_numpy(), episodes["return"].to_numpy()
+    np.testing.assert_array_equal(returns, lengths < 50)  # 8 steps to the right, or none
+    assert evaluate_run(tmp_path, 3, 0)["length"] <= 50
+    episode = play_episode(load_player(tmp_path), seed=0, max_steps=20)
+    assert episode.frames is not None and episode.frames.shape[1:] == (200, 27, 3)
+    places = np.round(10 * episode.observations[:, 0]).astype(int)
+    np.testing.assert_array_equal(episode.frames[:, 0, 0, 0], 100 + places)
+
+
+def test_a_run_whose_environment_fails_ends_in_one_line(tmp_path):
+    with pytest.raises(MachineError) as fault:
+        train(tmp_path, "error")
+    assert "own:error failed: KeyError: 'no such\\nroom' (" in str(fault.value)
+    assert str(fault.value).endswith("the last checkpoint is untouched")
+    assert "\n" not in str(fault.value) and fault.value.exit_code == 71
+    assert not multiprocessing.active_children()
+
+
+def request(game, **changed):
+    options = dict.fromkeys(("seeds", "seed", "frames", "preset", "emulators"))
+    options |= {"replay_memory": None, "set": (), **changed}
+    return parse_request(("XU-step-level-0.1",), Path("runs"), game=game, **options)
+
+
+@pytest.mark.parametrize(
+    ("game", "preset", "folder"),
+    [
+        ("gymnasium:CartPole-v1", SMALL, "gymnasium-CartPole-v1"),
+        ("gymnasium:ALE/Pong-v5", SMALL_FRAMES, "gymnasium-ALE-Pong-v5"),
+        (OWN + "minigrid", SMALL, "tests.environments.own-minigrid"),
+        ("examples.own_environment:corridor", SMALL, "examples.own_environment-corridor"),
+    ],
+)
+def test_what_train_makes_of_such_a_name(game, preset, folder):
+    (run,) = request(game).runs
+    assert (run.config, run.frames) == (preset, 1_000_000)
+    assert run.folder.parts[2] == folder
+
+
+def test_emulators_are_for_games_on_the_host():
+    (run,) = request("gymnasium:CartPole-v1", emulators=12).runs
+    assert run.config.acting.streams == 12
+    with pytest.raises(InvalidRequest, match="corridor has no emulators"):
+        request("examples.own_environment:corridor", emulators=12)
+
+
+def test_runs_of_a_study_train_alone_on_the_host():
+    games = ["gymnasium:CartPole-v1", "examples.own_environment:corridor"]
+    jobs = jobs_of(narrow(find("quick/tiny"), games, ["XU-step-level-0.1"], seeds=2))
+    assert len(jobs) == 4 and len({program(job) for job in jobs}) == 3
+
+
+@pytest.mark.slow
+def test_a_study_of_ones_own_environments(tmp_path):
+    """In processes of their own, found in the working directory."""
+    root = Path(__file__).parents[2]
+    example = root / "examples" / "own_environment.py"
+    (tmp_path / "mine.py").write_text(example.read_text())
+    words = ["study", "quick/tiny", "--games", "mine:corridor", "gymnasium:CartPole-v1"]
+    words += ["--variants", "XU-intra(10,informed,0.01,G)", "--workers", "2", "--quiet"]
+    command = [sys.executable, "-P", "-c", "from sidequest.cli import main; main()", *words]
+    paths = os.environ | {"PYTHONPATH": str(root)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=paths, stdout=subprocess.PIPE, text=True
+    )
+    assert done.returncode == 0
+    report = Path(tmp_path, done.stdout.strip()).read_text(encoding="utf-8")
+    assert "mine:corridor" in report and "gymnasium:CartPole-v1" in report
