@@ -124,7 +124,7 @@ def compose(
     tall = above + height + key_height + note_height
     figure = new_figure(width, tall)
     bottom = (key_height + note_height) / tall
-    rectangle = (0.0, bottom, 1.0, 1.0 - bottom - above / tall)
+    rectangle = (0.006, bottom, 0.988, 1.0 - bottom - above / tall)
     figure.set_layout_engine("constrained", rect=rectangle)
     if title:
         place = {"x": 0.01, "y": 1 - 0.07 / tall, "va": "top", "weight": "bold"}

@@ -248,10 +248,12 @@ def bandit_arms(records: Records) -> Plot | None:
     left_out = [*([count(more, "bandit")] if more else []), *games[_MOST_GAMES:]]
     games = games[:_MOST_GAMES]
     lines = _arm_probabilities(records, runs)
+    unit, unit_name = style.frame_unit(lines["frames"].to_numpy().max())
 
     def draw(axes: Axes, cell: tuple[str, str, str]) -> None:
         name, bandit, game = cell
-        _draw_arms(axes, lines.filter(variant=name, bandit=bandit, game=game))
+        _draw_arms(axes, lines.filter(variant=name, bandit=bandit, game=game), unit)
+        axes.set_xlabel(unit_name)
         axes.set_title(style.plain(game), fontsize=style.SMALL - 0.5, loc="left")
         axes.label_outer()
         if game == games[0]:
@@ -311,13 +313,13 @@ def _arm_probabilities(records: Records, runs: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(name=pl.Series(names, dtype=pl.String()))
 
 
-def _draw_arms(axes: Axes, lines: pl.DataFrame) -> None:
+def _draw_arms(axes: Axes, lines: pl.DataFrame, unit: float) -> None:
     """Draws the least arm dark and the greatest light, each with its marker."""
     axes.set_ylim(0, 1)
     if lines.is_empty():
         style.say_empty(axes)
+        axes.xaxis.set_visible(True)  # it is its column's
         return
-    unit, name = style.frame_unit(lines["frames"].to_numpy().max())
     arms = groups(lines, "arm")
     axes.axhline(1 / len(arms), color=style.GREY, lw=0.7, ls=":")
     for i, arm in enumerate(arms):
@@ -326,7 +328,6 @@ def _draw_arms(axes: Axes, lines: pl.DataFrame) -> None:
         look |= {"markevery": max(1, len(arm) // 6), "label": arm["name"][0]}
         axes.plot(arm["frames"] / unit, arm["probability"], **look)
     axes.set_xlim(left=0)
-    axes.set_xlabel(name)
 
 
 def _draw_arm_legend(cells: Sequence[Axes]) -> None:
