@@ -296,31 +296,31 @@ def _paper_study(name: str, title: str, grids: tuple[Grid, ...]) -> Study:
     return Study(name, title, grids, seeds=3, frames=2_049_000_000, preset="paper")
 
 
+# Five granularities, a blind and an informed trigger of one rate, and the headline's blind
+# partner: one program a game, so that nearly all of a quick study's time goes into seeds.
+_QUICK_VARIANTS = (
+    *(name for name in _GRANULARITIES if name.startswith("XU")),
+    *(*_MOMENTS_AT_ONE_RATE, "XU-intra(10,blind,n*,X)"),
+)
+# One game with a reward at every step, one with a single reward at the goal.
+_QUICK_GAMES = ("classic:cartpole", "minigrid:empty_6x6")
 # Fewer filters, and a replay that fits so few frames: for runs of minutes. The replay ratio
 # is the preset's; with a lower one the agents learn almost nothing in so short a time.
 _QUICK_SETTINGS: Settings = (
     ("network.channels", (8,)),
     ("replay.capacity", 20_000),
     ("replay.warm_up", 2_000),
-    ("evaluation.interval", 8_000),
+    ("evaluation.interval", 5_000),
     ("evaluation.traces", 60),
-)
-# A game with long episodes, where moments can be seen; few variants, since it is slower.
-_QUICK_SECOND = (
-    *(_GRANULARITIES + _MOMENTS_AT_ONE_RATE),
-    *(name for name in _STARTS if name.startswith("XU")),
 )
 
 _WHOLE_STUDIES = (
     Study(
         name="quick",
-        title="Every comparison of the paper on two small games, in minutes",
-        grids=(
-            *_main_grids("classic:cartpole"),
-            Grid(_QUICK_SECOND, ("minigrid:empty_6x6",)),
-        ),
-        seeds=2,
-        frames=30_000,
+        title="When to explore: eight ways on two small games, in minutes",
+        grids=(Grid(_QUICK_VARIANTS, _QUICK_GAMES),),
+        seeds=5,
+        frames=40_000,
         preset="small",
         settings=_QUICK_SETTINGS,
     ),

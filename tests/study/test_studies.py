@@ -168,9 +168,8 @@ def test_every_study_is_sound(name):
         assert jobs[0].spec.frames >= config.replay.warm_up
 
 
-@pytest.mark.parametrize("name", ["quick", "small"])
-def test_small_studies_have_every_comparison_of_the_paper(name):
-    jobs = jobs_of(find(name))
+def test_the_small_study_has_every_comparison_of_the_paper():
+    jobs = jobs_of(find("small"))
     names = {str(job.spec.variant) for job in jobs}
     assert {one.partition("-")[0] for one in names} == {"XU", "XI", "XS"}
     triggers = {job.spec.variant.trigger for job in jobs}
@@ -182,7 +181,7 @@ def test_small_studies_have_every_comparison_of_the_paper(name):
     assert names >= {"XI-intra(10,blind,n*,G)", "XI-intra(10,blind,p*,G)"}
     assert names >= {"XU-intra(10,blind,100,G)", "XU-intra(10,informed,0.01,G)"}
     assert {job.settings for job in jobs} == {(), (("learning.watkins", False),)}
-    assert find(name).seeds >= 2
+    assert find("small").seeds >= 3
 
 
 def test_the_study_for_one_gpu_by_hand():
