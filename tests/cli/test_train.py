@@ -4,6 +4,7 @@ from pathlib import Path
 
 from sidequest.config import SMALL, change
 from sidequest.records import IDENTITY, Recorder, read_run
+from sidequest.runs.display import Progress, RunProgress
 from sidequest.runs.spec import Checkpointing
 from tests.cli import run
 
@@ -28,6 +29,11 @@ def test_train(tmp_path, capsys, monkeypatch):
             for table, rows in ROWS.items():
                 recorder.write(table, rows)
             recorder.finish()
+        scores = [
+            RunProgress(str(spec.variant), spec.seed, 4_000, 1.5, score, 0.1, 0.02)
+            for score, spec in enumerate(runs)
+        ]
+        display.show(Progress(scores, 4_000, 4_000, 100.0))
 
     monkeypatch.setattr("sidequest.runs.trainer.run", finish)
     variants = ["XU-step-level-0.1", "XI-intra(10,informed,p*,X)"]
@@ -42,7 +48,12 @@ def test_train(tmp_path, capsys, monkeypatch):
     ]
     assert {spec.config for spec in trained} == {change(SMALL, **{"replay.ratio": 1.0})}
     assert {(spec.game, spec.frames) for spec in trained} == {("probe:constant", 4_000)}
-    folders = capsys.readouterr().out.split()
+    said = capsys.readouterr()
+    folders = said.out.split()
+    best = "XI-intra(10,informed,p*,X)             6     4k     1.5       3    0.1    0.02"
+    assert said.err.splitlines()[3] == best
+    assert f"sidequest watch {folders[3]}\n" in said.err
+    assert f"sidequest figures {tmp_path}\n" in said.err
     assert folders == [str(spec.folder) for spec in trained]
     for folder in map(Path, folders):
         assert folder.is_relative_to(tmp_path) and read_run(folder)["finished"]
