@@ -256,6 +256,18 @@ def _lacking(found: Iterable[Match | _Case], games: int, numbers: _Numbers) -> V
     return Verdict("cannot tell", sentence, numbers)
 
 
+def _shortage(matches: Sequence[Match]) -> str:
+    """Returns a sentence if the seeds are too few to say that there is no difference."""
+    seeds = min(len(cell.runs) for one in matches for cell in one)
+    needed = seeds_needed(len(matches))
+    if seeds >= needed:
+        return ""
+    return (
+        f"These are {count(len(matches), 'comparison')} of {seeds} seeds; to tell a "
+        f"probability of improvement of 0.65 from 0.5 takes {needed} seeds of each variant."
+    )
+
+
 def _most(
     records: Records,
     cases: Callable[[Records], Iterator[_Case]],
@@ -318,15 +330,8 @@ def _beats(records: Records, name: str, rivals: Mapping[str, Partner]) -> Verdic
     if worse:
         return Verdict("contradicted", sentence + ".", numbers)
     for rival in like:
-        own = found[rival]
-        seeds = min(len(cell.runs) for one in own for cell in one)
-        needed = seeds_needed(len(own))
-        if seeds < needed:
-            sentence += (
-                f". These are {count(len(own), 'comparison')} of {seeds} seeds; to tell a "
-                f"probability of 0.65 from 0.5 takes {needed} seeds of each variant."
-            )
-            return Verdict("cannot tell", sentence, numbers)
+        if shortage := _shortage(found[rival]):
+            return Verdict("cannot tell", f"{sentence}. {shortage}", numbers)
     return _decide(not like, sentence + ".", numbers)
 
 
@@ -398,6 +403,9 @@ def _starting_mode_depends_on_game(records: Records) -> Verdict:
     sentence = (
         f"Starting with explore is clearly better on {better} and clearly worse on {worse}."
     )
+    shortage = _shortage(matches)
+    if shortage and not helps and not harms:
+        return Verdict("cannot tell", f"{sentence} {shortage}", numbers)
     same = {one.first.variant for one in helps} & {one.first.variant for one in harms}
     return _decide(bool(same), sentence, numbers)
 
@@ -453,6 +461,9 @@ def _amount_is_not_enough(records: Records) -> Verdict:
     )
     words = {-1: "the second is better", 0: "overlap", 1: "the first is better"}
     numbers = [(one.name, words[side]) for one, side in zip(pairs, apart, strict=True)]
+    shortage = _shortage(pairs)
+    if luck >= RARE and shortage:
+        return Verdict("cannot tell", f"{sentence} {shortage}", numbers)
     return _decide(luck < RARE, sentence, numbers)
 
 

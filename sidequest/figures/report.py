@@ -33,6 +33,7 @@ from sidequest.figures.data import (
 )
 from sidequest.figures.gallery import Drawn
 from sidequest.figures.pairs import known, modes_in
+from sidequest.figures.style import look
 from sidequest.figures.summary import summarise
 from sidequest.records import now, read_failures, write_synced
 from sidequest.switching.descriptions import summarise as describe_briefly
@@ -97,8 +98,9 @@ def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
     judged = judge_all(records)
     return environment.get_template("report.html").render(
         records=records,
-        summary=summarise(records, judged),
+        summary=summarise(records, judged, drawn),
         legend=legend,
+        looks={name: look(name) for name in legend},
         modes={mode: MODES[mode].words for mode in modes_in(legend)},
         facts=_facts(records),
         commands=_commands(records),
@@ -143,8 +145,11 @@ def _legend(records: Records) -> dict[str, str]:
 def _name_marker(legend: Mapping[str, str]) -> Callable[[str], Markup]:
     """Returns a filter that explains every variant's name in a text, and sets `code`.
 
-    A name may be broken after a comma.
+    A name may stand without its explore mode, and may be broken after a comma.
     """
+    bare = {name.partition("-")[2]: words for name, words in legend.items()}
+    bare = {name: words.partition(" Exploring")[0] for name, words in bare.items()}
+    legend = {**bare, **legend}
     names = "|".join(re.escape(name) for name in sorted(legend, key=len, reverse=True))
     pattern = re.compile(rf"`([^`]+)`|({names or '(?!)'})")
 

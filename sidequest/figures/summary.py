@@ -1,12 +1,13 @@
 """What the report says first: what was run, what stands out, how far to trust it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from sidequest.figures.claims import Claim, Verdict
 from sidequest.figures.data import Records, count, distinct, listed
+from sidequest.figures.gallery import Drawn
 from sidequest.figures.statistics import FEWEST_SEEDS, seeds_needed
 
 _Judged = Sequence[tuple[Claim, Verdict]]
@@ -23,8 +24,8 @@ class Summary(NamedTuple):
     trust: list[str]
 
 
-def summarise(records: Records, judged: _Judged) -> Summary:
-    """Returns the summary of a study and of the verdicts on the claims."""
+def summarise(records: Records, judged: _Judged, drawn: Iterable[Drawn]) -> Summary:
+    """Returns the summary of a study, of the verdicts on the claims and of a figure."""
     runs = records.runs
     planned = len(runs) + len(records.missing) + len(records.left_out)
     if not len(runs):
@@ -37,7 +38,12 @@ def summarise(records: Records, judged: _Judged) -> Summary:
         f"{_range(runs['frames'], 'frame')} each: "
         f"{runs['finished'].sum()} of {count(planned, 'run')} finished."
     )
-    findings = [*_learned(cells), *_decided(judged)]
+    granularities = [
+        f"Granularities: {one.caption}"
+        for one in drawn
+        if one.paths and one.entry.name == "aggregate"
+    ]
+    findings = [*_learned(cells), *granularities, *_decided(judged)]
     return Summary(lead, list(_warnings(cells)), findings, list(_trust(records, cells)))
 
 

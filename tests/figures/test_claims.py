@@ -58,7 +58,7 @@ def soft(xs, xu):
     return cells
 
 
-def same_amount(step):
+def same_amount(step, seeds=3):
     """Four variants that explore as much: six pairs a game; `step` lies between scores."""
     names = (
         "(10,blind,100,G)",
@@ -68,7 +68,7 @@ def same_amount(step):
     )
     cells = []
     for place, name in enumerate(names):
-        base = np.arange(3) + place * step
+        base = np.arange(seeds) + place * step
         cells += everywhere(f"XU-intra{name}", tuple(float(one) for one in base))
     return cells
 
@@ -135,7 +135,7 @@ CASES = {
         + pair("XI-intra(10,informed,p*,X)", "XI-intra(10,informed:variance,p*,X)"),
         pair("XI-intra(10,informed:mismatch,p*,X)", "XI-intra(10,informed,p*,X)"),
     ),
-    "amount": (same_amount(3.0), same_amount(0.0), same_amount(3.0)[:4]),
+    "amount": (same_amount(3.0), same_amount(0.0, seeds=8), same_amount(0.0)),
     "adaptation": (
         everywhere(COUNTER, p=(0.5, 0.2), arms=LONG),
         everywhere(COUNTER, p=(0.5, 0.2), arms=UNIFORM),  # only episodes got longer

@@ -253,6 +253,68 @@ def test_texts_have_contrast_in_both_schemes(page, dark):
     assert ratio >= 4.5, element
 
 
+TIP = "document.getElementById('tip')"
+
+
+def test_a_name_is_explained_on_hover_and_on_a_tap(page):
+    name = "#scores tbody tr:first-child abbr"
+    assert page.run(f"{TIP}.hidden")
+    x, y = page.run(
+        f"(() => {{ const one = document.querySelector({name!r});"
+        "one.scrollIntoView({block: 'center', behavior: 'instant'});"
+        "const box = one.getBoundingClientRect(); return [box.x + 5, box.y + 5] })()"
+    )
+    page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    says = "Each step explores with probability 0.01. Exploring (XU) means uniformly random"
+    assert page.run(f"!{TIP}.hidden && {TIP}.textContent").startswith(says)
+    page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y + 300)
+    assert page.run(f"{TIP}.hidden")
+    page.resize(390)
+    page.run(f"document.querySelector({name!r}).scrollIntoView({{block: 'center'}})")
+    x, y = page.run(
+        f"(() => {{ const box = document.querySelector({name!r}).getBoundingClientRect();"
+        "return [box.x + 5, box.y + 5] })()"
+    )
+    page.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+    page.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    assert page.run(f"!{TIP}.hidden && {TIP}.getBoundingClientRect().right <= 390")
+    page.press("Escape")
+    assert page.run(f"{TIP}.hidden")
+
+
+def test_wide_tables_say_so_and_keep_their_first_column(page):
+    hint = "document.querySelector('#final .hint')"
+    assert page.run(f"{hint}.hidden")
+    page.resize(390)
+    page.run("new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
+    assert not page.run(f"{hint}.hidden")
+    lefts = (
+        "['th', '.number'].map(one => document.querySelector('#scores tbody ' + one)"
+        ".getBoundingClientRect().left)"
+    )
+    name, number = page.run(lefts)
+    page.run("document.querySelector('#final .scroll').scrollLeft = 50")
+    assert page.run(lefts) == [name, number - 50]
+
+
+def test_decimal_points_are_below_each_other(page):
+    """The digits after the point, with those that are there for their width only."""
+    widths = page.run(
+        "[...document.querySelectorAll('#scores tbody tr')].map(row => row.cells[2])"
+        ".map(cell => (cell.textContent + (cell.dataset.pad ?? '')).split('.')[1].length)"
+    )
+    assert set(widths) == {2}  # 2.25 and 7.75 have most
+
+
+def test_a_figure_fits_the_page_and_grows_when_it_is_selected(page):
+    page.resize(390)
+    width = "document.querySelector('.picture img').getBoundingClientRect().width"
+    assert page.run(width) < 390
+    page.click(".picture")
+    assert page.run(width) > 700 and page.run(WIDTH) <= 390
+    assert page.run("document.querySelector('.picture').ariaPressed") == "true"
+
+
 def test_a_page_without_runs(browser, tmp_path):
     browser.resize(390)
     browser.open(write_report(read_records(tmp_path), []))

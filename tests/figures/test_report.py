@@ -8,9 +8,11 @@ from html.parser import HTMLParser
 
 import pytest
 
+from sidequest.cli import main
 from sidequest.figures import report
-from sidequest.figures.claims import CLAIMS
+from sidequest.figures.claims import CLAIMS, judge_all
 from sidequest.figures.data import read_records
+from sidequest.figures.summary import summarise
 from sidequest.records import Recorder, write_json
 from tests.figures import pages
 from tests.figures.fakes import Fake, make_records
@@ -191,3 +193,74 @@ def test_spread_is_even_and_keeps_both_ends(number, most):
     chosen = report.spread(range(number), most)
     assert len(chosen) == len(set(chosen)) == min(number, most)
     assert chosen[0] == 0 and chosen[-1] == number - 1
+
+
+def summary_of(folder, *fakes):
+    records = make_records(folder, *fakes)
+    return summarise(records, judge_all(records), [])
+
+
+def on(game, *scores, variant="XU-step-level-0.01"):
+    return Fake(variant, game, scores)
+
+
+def test_too_few_seeds_are_a_demonstration(tmp_path):
+    summary = summary_of(tmp_path, on("a", 1.0, 2.0), on("b", 1.0))
+    assert summary.lead.startswith("1 variant, 2 games, 1 to 2 seeds, 1,000 frames each: 3")
+    (warning,) = summary.warnings
+    assert warning.startswith("This is a demonstration. A variant has 2 seeds")
+
+
+def test_few_seeds_show_large_differences_only(tmp_path):
+    (warning,) = summary_of(tmp_path, on("a", 1.0, 2.0, 3.0), on("b", 1.0, 2.0)).warnings
+    assert "3 seeds on 2 games" in warning and "takes 30 seeds of each variant" in warning
+    many = [float(seed) for seed in range(59)]
+    assert summary_of(tmp_path, on("a", *many)).warnings == []
+
+
+def test_what_learned_nothing_is_said(tmp_path):
+    other = "XU-experiment-level-G"
+    summary = summary_of(
+        tmp_path,
+        on("classic:cartpole", 9.0, 10.0, 300.0),  # one seed of three learned
+        on("classic:cartpole", 9.0, 10.0, 11.0, variant=other),
+        on("minigrid:empty_6x6", 0.9, 0.9, 0.1),
+        on("mine:corridor", 0.0, 0.0, 0.0),
+    )
+    assert summary.findings == [
+        "classic:cartpole: 0 of 2 variants learned; best is XU-step-level-0.01 with a mean "
+        "return of 106.",
+        "minigrid:empty_6x6: 1 of 1 variant learned; best is XU-step-level-0.01 with a "
+        "mean return of 0.633.",
+        "mine:corridor: best is XU-step-level-0.01 with a mean return of 0.",
+    ]
+    assert summary.warnings[1].startswith("On classic:cartpole most variants have not")
+    assert summary.trust[1].startswith("In 2 of 4 cases")
+
+
+def test_the_most_telling_episode_comes_first():
+    """A signal counts most, then two explore periods, a reward, and the length."""
+
+    def episode(periods, signal=None, reward=(), length=20):
+        values = {"stride": 1, "values": [signal] * length}
+        return {"signal": values, "periods": periods, "reward": reward, "length": length}
+
+    order = [
+        episode([20]),
+        episode([20], length=200),
+        episode([2, 16, 2], reward=[[3, 1.0]]),
+        episode([2, 5, 2, 9, 2]),
+        episode([20], signal=0.0),
+        episode([2, 5, 2, 9, 2], signal=0.5),
+        episode([2, 5, 2, 9, 2], signal=0.5, reward=[[3, 1.0]]),
+        episode([2, 5, 2, 9, 2], signal=0.5, reward=[[3, 1.0]], length=30),
+    ]
+    interests = [report.interest(one) for one in order]
+    assert interests == sorted(interests) and len(set(map(tuple, interests))) == len(order)
+
+
+def test_the_report_goes_where_the_figures_go(study, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["figures", str(study), "--out", str(tmp_path / "out")])
+    assert capsys.readouterr().out.split()[-1] == str(tmp_path / "out" / "report.html")
+    assert (tmp_path / "out" / "scores.png").exists()
