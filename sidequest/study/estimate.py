@@ -104,16 +104,19 @@ def _estimate(
         f"time    about {duration(seconds)}, at {short(cost.rate)} frames/s as measured "
         f"{cost.source}",
         *notes,
-        f"memory  about {_size_text(workers * _memory(largest))}"
-        f"{'' if on_cpu else ' of the GPU'}, with "
-        f"{plural(workers * len(largest.jobs), 'run')} at a time",
     ]
+    memory = workers * _memory(largest)
+    if not math.isnan(memory):
+        place = "" if on_cpu else " of the GPU"
+        runs = plural(workers * len(largest.jobs), "run")
+        lines.append(f"memory  about {_size_text(memory)}{place}, with {runs} at a time")
     disk = sum(len(one.jobs) * cost.fixed + one.frames * cost.growing for one in groups)
     return lines if math.isnan(disk) else [*lines, f"disk    about {_size_text(disk)}"]
 
 
 def _memory(group: Group) -> float:
-    """Returns the bytes that a group of runs takes while it trains, about."""
+    """Returns the bytes that a group of runs takes while it trains, about; NaN for games
+    on the host whose replay is not that of Atari."""
     import jax
 
     from sidequest.environments.base import CompiledEnvironment
@@ -123,6 +126,8 @@ def _memory(group: Group) -> float:
     job = group.jobs[0]
     environment = registry.make(job.spec.game)
     if not isinstance(environment, CompiledEnvironment):
+        if not registry.is_atari(job.spec.game):
+            return math.nan
         return len(group.jobs) * ((job.memory or _PAPER_REPLAY) + _AT_WORK)
     variants = [one.spec.variant for one in group.jobs]
     agent = build_agent(job.spec.config, environment.spec, variants)
