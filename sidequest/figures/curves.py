@@ -21,7 +21,6 @@ from sidequest.figures.data import (
     Records,
     count,
     distinct,
-    gap_notes,
     groups,
     listed,
     of_runs,
@@ -199,7 +198,7 @@ def _compare(
     )
     table = summarise(runs, *dict.fromkeys(["variant", line, "game"]))
     caption = f"Highest final mean. {' '.join(_winners(runs, line))}"
-    return Plot(figure, " ".join([caption, *gap_notes(records, runs)]), table)
+    return Plot(figure, caption, table)
 
 
 def _winners(runs: pl.DataFrame, line: str) -> list[str]:
@@ -335,7 +334,7 @@ def aggregate(
             f"{worst} the lowest ({least:.2f})."
         )
     caption = f"Over the last 10% of training. {' '.join(sentences)}"
-    return Plot(figure, " ".join([caption, *gap_notes(records, runs)]), table)
+    return Plot(figure, caption, table)
 
 
 def _game_notes(runs: pl.DataFrame, games: Mapping[str, list[str]]) -> list[str]:

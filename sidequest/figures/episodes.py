@@ -16,7 +16,6 @@ from sidequest.figures.data import (
     count,
     distinct,
     exploit_periods,
-    gap_notes,
     groups,
     of_runs,
     read_traces,
@@ -162,7 +161,7 @@ def blind_and_informed(records: Records) -> Plot | None:
         "standard deviation of exploit periods over their mean: 0 for a counter, about 1 "
         "for a coin, more for clusters."
     )
-    return Plot(figure, " ".join([caption, *gap_notes(records, runs)]), table)
+    return Plot(figure, caption, table)
 
 
 def _describe_episodes(records: Records, runs: pl.DataFrame) -> dict:
@@ -224,7 +223,7 @@ def all_episodes(records: Records) -> Plot | None:
         f"The share of explore steps ranges from {low:.2f} ({least}) to {high:.2f} "
         f"({most}), over all recorded episodes."
     )
-    return Plot(figure, " ".join([caption, *gap_notes(records, runs)]), table)
+    return Plot(figure, caption, table)
 
 
 def _pick(records: Records, runs: pl.DataFrame) -> list[str]:

@@ -15,6 +15,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from sidequest.figures import style
 
@@ -26,6 +28,8 @@ _EXPLORE_HEIGHT = 0.8
 _WARM_UP = 20  # episodes played before those shown, so that averages have settled
 _GAP = 1.3  # rows, for the title of a group
 _LETTER = 0.602 * style.SMALL / 72  # inches: a letter's width in the font of the names
+_TO_EXPLORE: Any = {"marker": "^", "ls": "", "color": style.MAGENTA, "ms": 4.5}
+_TO_EXPLOIT: Any = {"marker": "v", "ls": "", "color": style.BLUE, "ms": 4.5}
 _REWARD_ROW = -0.75  # where the marks of rewards lie, below the strip at 0
 
 
@@ -165,6 +169,21 @@ def _frame_strips(axes: Axes, steps: int) -> None:
     axes.set_xlabel("steps")
 
 
+def _add_legend(on: Axes | Figure, *, switches: bool = False, **placement: Any) -> None:
+    """Adds a legend of the colours of both modes and, if asked, the marks of switches."""
+    keys: list[Any] = [
+        Patch(color=style.BLUE, label="exploit (G)"),
+        Patch(color=style.MAGENTA, label="explore (X)"),
+    ]
+    if switches:
+        keys += [
+            Line2D([], [], label="switch to explore", **_TO_EXPLORE),
+            Line2D([], [], label="switch to exploit", **_TO_EXPLOIT),
+        ]
+    spacing = {"ncols": len(keys), "handlelength": 1.2, "columnspacing": 1.4}
+    on.legend(handles=keys, **spacing, **placement)
+
+
 def _place_points(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
     """Returns (p_X, med_X) by label; experiment-level periods outlast episodes."""
     return {
@@ -191,7 +210,7 @@ def draw_granularities(rows: Sequence[Row], episode: int) -> Figure:
     font = {"size": style.LARGE, "weight": "bold"}
     left.set_yticks(pitch * np.arange(len(rows)), [row.label for row in rows], **font)
     left.set_xlabel("steps; black lines are episode boundaries")
-    style.mode_legend(left, loc="lower right", bbox_to_anchor=(1.0, 0.99), borderpad=0)
+    _add_legend(left, loc="lower right", bbox_to_anchor=(1.0, 0.99), borderpad=0)
     _draw_characteristics(right, _place_points(rows), episode)
     return figure
 
@@ -250,7 +269,7 @@ def _draw_design_space(simulate: Simulate, stage: Stage) -> Figure:
     axes.set_ylim(y - 0.4, 0)
     title = "XU-intra($n_X$, trigger, $n_G$, start)"
     figure.text(0.02, 1 - 0.22 / tall, title, size=style.LARGE, weight="bold")
-    style.mode_legend(figure, loc="upper right", bbox_to_anchor=(0.99, 1.0))
+    _add_legend(figure, loc="upper right", bbox_to_anchor=(0.99, 1.0))
     return figure
 
 
@@ -302,7 +321,7 @@ def _draw_in_brief(simulate: Simulate, stage: Stage) -> Figure:
     bottom.set_xlabel("one episode")
     title = {"s": "When should an agent explore?", "size": style.LARGE, "weight": "bold"}
     figure.text(0.015, 0.93, **title)
-    style.mode_legend(figure, loc="upper right", bbox_to_anchor=(0.99, 1.0))
+    _add_legend(figure, loc="upper right", bbox_to_anchor=(0.99, 1.0))
     return figure
 
 
@@ -329,9 +348,7 @@ def draw_example(trace: "Trace", name: str) -> Figure:
         for start in np.flatnonzero(trace.is_first)[1:]:
             axes.axvline(start, color=style.INK, linewidth=0.8)
     panels[-1].set_xlim(0, len(trace.modes))
-    style.mode_legend(
-        figure, switches=True, loc="upper right", bbox_to_anchor=(0.99, 0.995)
-    )
+    _add_legend(figure, switches=True, loc="upper right", bbox_to_anchor=(0.99, 0.995))
     return figure
 
 
@@ -349,7 +366,7 @@ def _draw_signal(axes: Axes, trace: "Trace") -> None:
     """Draws what the trigger read; gaps are steps at which it was not asked."""
     steps, (to_explore, _) = np.arange(len(trace.modes)) + 0.5, switches(trace)
     axes.plot(steps, trace.signal, color=style.INK, linewidth=0.8)
-    axes.plot(steps[to_explore], trace.signal[to_explore], **style.TO_EXPLORE)
+    axes.plot(steps[to_explore], trace.signal[to_explore], **_TO_EXPLORE)
     axes.set_ylabel("trigger\nsignal")
 
 
@@ -363,7 +380,7 @@ def _draw_probability(axes: Axes, trace: "Trace") -> None:
         drawn = asked & (before == explores) & (counted | (trace.probability > 0))
         shown = np.where(drawn, trace.probability, np.nan)
         axes.plot(steps, shown, ".-", color=colour, linewidth=0.8, markersize=1.5)
-    kinds = (style.TO_EXPLORE, style.TO_EXPLOIT)
+    kinds = (_TO_EXPLORE, _TO_EXPLOIT)
     for fired, kind in zip(switches(trace), kinds, strict=True):
         axes.plot(steps[fired], trace.probability[fired], **kind)
     if counted:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from sidequest.figures import style
 from sidequest.figures.curves import few_learned
-from sidequest.figures.data import Plot, Records, count, distinct, gap_notes, groups, some
+from sidequest.figures.data import Plot, Records, count, distinct, groups, some
 from sidequest.figures.pairs import known, modes_in
 
 _COLUMNS = 4
@@ -45,16 +45,16 @@ def explore_space(records: Records) -> Plot | None:
         shown.sort(key=lambda name: not variants[name].bandits())
         settings = [*dict.fromkeys(name.partition("-")[2] for name in shown)]
     settings = settings[:_MOST_SETTINGS]
-    return _plot(records, runs.filter(pl.col("setting").is_in(settings)))
+    return _plot(runs.filter(pl.col("setting").is_in(settings)))
 
 
 def explore_space_all(records: Records) -> Plot | None:
     """Plots all games and all variants (figure 11)."""
-    return _plot(records, records.runs.filter("usual"))
+    return _plot(records.runs.filter("usual"))
 
 
 @style.styled
-def _plot(records: Records, runs: pl.DataFrame) -> Plot | None:
+def _plot(runs: pl.DataFrame) -> Plot | None:
     runs = runs.drop_nulls("mode")
     points = _points(runs)
     if points.is_empty():
@@ -93,14 +93,14 @@ def _plot(records: Records, runs: pl.DataFrame) -> Plot | None:
         ]
         early = [(one["early_rmed_X"], one["early_p_X"]) for one in panel]
         style.write_letters(axes, letters, style.SMALL - 1, early)
-    caption = [*_sentences(points), *gap_notes(records, runs)]
+    caption = " ".join(_sentences(points))
     names = {
         **{"early_p_X": "p_X, first 10%", "late_p_X": "p_X, last 10%"},
         **{"early_rmed_X": "rmed_X, first 10%", "late_rmed_X": "rmed_X, last 10%"},
     }
     return Plot(
         figure,
-        " ".join(caption),
+        caption,
         points.drop("scores", "setting", "colour", "hollow").rename(names),
     )
 

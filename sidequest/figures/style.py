@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import matplotlib
@@ -21,9 +20,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from sidequest.figures.statistics import FEWEST_SEEDS
 
@@ -34,9 +31,6 @@ INK = "#222222"
 GREY = "#8a8a8a"
 NOTE = "#666666"
 GOLD = "#e0a100"
-
-TO_EXPLORE: dict = {"marker": "^", "linestyle": "", "color": MAGENTA, "markersize": 4.5}
-TO_EXPLOIT: dict = {"marker": "v", "linestyle": "", "color": BLUE, "markersize": 4.5}
 
 LARGE, MEDIUM, SMALL = 10.0, 8.0, 7.0  # font sizes in points
 WIDTH = 8.0  # inches, of a study's figure; small letters are 11 pixels high at 900 across
@@ -158,7 +152,7 @@ def draw_panels(
     height: float,
     *,
     ylabels: Sequence[str] = ("",),
-    options: Mapping[str, Any] = MappingProxyType({}),
+    options: Mapping[str, Any] | None = None,
     **texts: Any,
 ) -> Figure:
     """Returns a figure with a panel for each item of each row, `height` inches each.
@@ -171,7 +165,7 @@ def draw_panels(
     """
     figure = compose(height * len(rows), **texts)
     columns = max(map(len, rows))
-    grid = figure.subplots(len(rows), columns, squeeze=False, **options)
+    grid = figure.subplots(len(rows), columns, squeeze=False, **options or {})
     for cells, row, ylabel in zip(grid, rows, itertools.cycle(ylabels), strict=False):
         for axes, item in zip(cells, row, strict=False):
             draw(axes, item)
@@ -237,7 +231,7 @@ def draw_seeds(
 ) -> None:
     """Draws the mean of a variant's seeds, with a bar from the worst to the best.
 
-    Too few seeds for a bar are circles instead.
+    Too few seeds for a bar are dots instead.
 
     Args:
         across: Whether values lie on the x-axis.
@@ -275,31 +269,22 @@ def write_letters(
     places = [(x, y) for _, x, y, _ in points]
     taken = list(axes.transData.transform([*places, *others]))
     turns = np.exp(2j * np.pi * (np.arange(12) + 1.5) / 12)
+    around = np.concatenate([far * step * turns for far in (0.9, 1.6, 2.4, 3.2, 4.0)])
+    room = axes.bbox.padded(-step / 3)
+    font: Any = {"size": size, "weight": "bold", "ha": "center", "va": "center"}
+    line = {"arrowstyle": "-", "lw": 0.4, "color": GREY, "shrinkA": 0, "shrinkB": 2}
     for letter, x, y, colour in points:
         point = axes.transData.transform((x, y))
-        around = (far * step * turns for far in (0.9, 1.6, 2.4, 3.2, 4.0))
-        spots = [point + (turn.real, turn.imag) for turn in np.concatenate([*around])]
-        inside = [spot for spot in spots if axes.bbox.padded(-step / 3).contains(*spot)]
-        room = [np.hypot(*np.subtract(taken, spot).T).min() for spot in inside]
-        free = [spot for spot, own in zip(inside, room, strict=True) if own >= 0.85 * step]
-        best = free[0] if free else inside[int(np.argmax(room))] if inside else spots[0]
+        spots = point + np.stack([around.real, around.imag], axis=-1)
+        spots = [spot for spot in spots if room.contains(*spot)] or [point]
+        clear = [np.hypot(*np.subtract(taken, spot).T).min() for spot in spots]
+        free = [i for i, distance in enumerate(clear) if distance >= 0.85 * step]
+        best = spots[free[0] if free else int(np.argmax(clear))]
         taken.append(best)
-        off = best - point
-        line = {"arrowstyle": "-", "lw": 0.4, "color": GREY, "shrinkA": 0, "shrinkB": 2}
-        text = axes.annotate(
-            letter,
-            (x, y),
-            tuple(off / scale),
-            textcoords="offset points",
-            arrowprops=line if np.hypot(*off) > 1.2 * step else None,
-            **{
-                "size": size,
-                "weight": "bold",
-                "color": colour,
-                "ha": "center",
-                "va": "center",
-            },
-        )
+        off = (best - point) / scale
+        joined = line if np.hypot(*off) * scale > 1.2 * step else None
+        place = {"xytext": tuple(off), "textcoords": "offset points", "arrowprops": joined}
+        text = axes.annotate(letter, (x, y), color=colour, **place, **font)
         text.set_in_layout(False)
 
 
@@ -309,23 +294,3 @@ def say_empty(axes: Axes) -> None:
     axes.yaxis.set_visible(False)
     place = {"x": 0.5, "y": 0.5, "ha": "center", "transform": axes.transAxes}
     axes.text(s="no runs", size=SMALL, color=NOTE, **place)
-
-
-def mode_legend(on: Axes | Figure, *, switches: bool = False, **placement) -> Legend:
-    """Adds a legend of the colours of both modes and, if asked, the marks of switches."""
-    keys: list[Patch | Line2D] = [
-        Patch(color=BLUE, label="exploit (G)"),
-        Patch(color=MAGENTA, label="explore (X)"),
-    ]
-    if switches:
-        keys += [
-            Line2D([], [], label="switch to explore", **TO_EXPLORE),
-            Line2D([], [], label="switch to exploit", **TO_EXPLOIT),
-        ]
-    return on.legend(
-        handles=keys,
-        ncols=len(keys),
-        handlelength=1.2,
-        columnspacing=1.4,
-        **placement,
-    )

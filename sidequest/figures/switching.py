@@ -17,7 +17,6 @@ from sidequest.figures.data import (
     Records,
     count,
     distinct,
-    gap_notes,
     groups,
     listed,
     of_runs,
@@ -93,7 +92,7 @@ def starting_modes(records: Records) -> Plot | None:
         pl.max("share").alias("best share"),
     )
     sentences = [_compare_starts(own) for own in panels[:2]]
-    return Plot(figure, " ".join([*sentences, *gap_notes(records, runs)]), table)
+    return Plot(figure, " ".join(sentences), table)
 
 
 def _compare_starts(runs: pl.DataFrame) -> str:
@@ -208,7 +207,7 @@ def _plot_clouds(records: Records, parts: Sequence[pl.DataFrame]) -> Plot | None
         f"p_X spreads more over episodes with the coin than with the counter in {wider} of "
         f"{count(len(parts), 'comparison')}."
     )
-    return Plot(figure, " ".join([caption, *gap_notes(records, runs)]), table)
+    return Plot(figure, caption, table)
 
 
 def _draw_cloud(axes: Axes, episodes: pl.DataFrame) -> PathCollection | None:
@@ -287,7 +286,7 @@ def bandit_arms(records: Records) -> Plot | None:
         said = listed(f"{arm} in {number}" for arm, number in arms.sort("name").rows())
         sentences.append(f"{name}: {said}")
     caption = f"Likeliest arm at the end, by games: {'; '.join(sentences)}."
-    return Plot(figure, " ".join([caption, *gap_notes(records, runs)]), table)
+    return Plot(figure, caption, table)
 
 
 def _arm_probabilities(records: Records, runs: pl.DataFrame) -> pl.DataFrame:
@@ -391,7 +390,7 @@ def switching_rates(records: Records) -> Plot | None:
         f"The median of realised over target rates is {middle:.2f}; four in five lie from "
         f"{low:.2f} to {high:.2f}. A claim judges those with enough switches."
     )
-    return Plot(figure, " ".join([caption, *gap_notes(records, runs)]), table)
+    return Plot(figure, caption, table)
 
 
 def _draw_rates(axes: Axes, rates: pl.DataFrame, names: Sequence[str]) -> None:

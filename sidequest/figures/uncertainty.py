@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from sidequest.figures import statistics, style
 from sidequest.figures.curves import evaluated_runs, few_learned, final_scores, summarise
-from sidequest.figures.data import Plot, Records, count, distinct, gap_notes, groups, some
+from sidequest.figures.data import Plot, Records, count, distinct, groups, some
 from sidequest.figures.pairs import MODES, known, modes_in, representatives
 from sidequest.figures.statistics import Strata, bootstrap, choose_scale, iqm_of_runs
 
@@ -131,7 +131,7 @@ def scores(records: Records) -> Plot | None:
     said = f" Most often the best: {wins[0][0]}, on {wins[0][1]}." if wins else ""
     size = f"{count(len(names), 'variant')}, {count(len(games), 'game')}"
     caption = f"{size} and {count(len(runs), 'run')}.{said}"
-    return Plot(figure, " ".join([caption, *gap_notes(records, runs)]), table)
+    return Plot(figure, caption, table)
 
 
 @style.styled
@@ -167,7 +167,7 @@ def interquartile_means(records: Records) -> Plot | None:
         reach = table[1:].filter(pl.col("high") >= best["low"])
         others = f"{len(reach)} of {len(table) - 1} others"
         caption += f" The intervals of {others} reach that of the best."
-    return Plot(figure, " ".join([caption, *gap_notes(records, found.runs)]), table)
+    return Plot(figure, caption, table)
 
 
 @style.styled
@@ -225,4 +225,4 @@ def improvement(records: Records) -> Plot | None:
     if table["low"].is_null().all():
         sentences = ["Too few seeds for intervals, so nothing here is decided."]
     table = table.rename({"chosen": "run of", "variant": "beats a run of"})
-    return Plot(figure, " ".join([*sentences, *gap_notes(records, found.runs)]), table)
+    return Plot(figure, " ".join(sentences), table)
