@@ -92,7 +92,7 @@ def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
     dumps = {"allow_nan": False, "separators": (",", ":")}
     environment.policies["json.dumps_kwargs"] = dumps
     legend = _legend(records)
-    environment.filters["named"] = _name_marker(legend)
+    environment.filters["named"] = _name_marker(legend, distinct(records.runs, "game"))
     script = "\n" + texts["report.js"]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     judged = judge_all(records)
@@ -142,23 +142,28 @@ def _legend(records: Records) -> dict[str, str]:
     return legend
 
 
-def _name_marker(legend: Mapping[str, str]) -> Callable[[str], Markup]:
+def _name_marker(
+    legend: Mapping[str, str], games: Iterable[str]
+) -> Callable[[str], Markup]:
     """Returns a filter that explains every variant's name in a text, and sets `code`.
 
-    A name may stand without its explore mode, and may be broken after a comma.
+    A name may stand without its explore mode. Long names may be broken, so that tables
+    fit on a phone: of variants after a comma, of games after a colon.
     """
     bare = {name.partition("-")[2]: words for name, words in legend.items()}
     bare = {name: words.partition(" Exploring")[0] for name, words in bare.items()}
-    legend = {**bare, **legend}
-    names = "|".join(re.escape(name) for name in sorted(legend, key=len, reverse=True))
+    known_names = {**bare, **legend, **{str(escape(game)): "" for game in games}}
+    names = "|".join(map(re.escape, sorted(known_names, key=len, reverse=True)))
     pattern = re.compile(rf"`([^`]+)`|({names or '(?!)'})")
 
     def mark(found: re.Match[str]) -> str:
         code, name = found.groups()
         if code:
             return f"<code>{code}</code>"
-        broken = name.replace(",", ",<wbr>")
-        return f'<abbr class="name" title="{escape(legend[name])}">{broken}</abbr>'
+        broken = re.sub("([,:_])", r"\1<wbr>", name)
+        words = known_names[name]
+        title = f'<abbr class="name" title="{escape(words)}">{broken}</abbr>'
+        return title if words else broken
 
     return lambda text: Markup(pattern.sub(mark, str(escape(text))))
 

@@ -253,6 +253,8 @@ def test_texts_have_contrast_in_both_schemes(page, dark):
     assert ratio >= 4.5, element
 
 
+# Done when the page has been drawn twice.
+DRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 TIP = "document.getElementById('tip')"
 
 
@@ -264,6 +266,7 @@ def test_a_name_is_explained_on_hover_and_on_a_tap(page):
         "one.scrollIntoView({block: 'center', behavior: 'instant'});"
         "const box = one.getBoundingClientRect(); return [box.x + 5, box.y + 5] })()"
     )
+    page.run(DRAWN)  # scrolling is over, which hides what is shown
     page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
     says = "Each step explores with probability 0.01. Exploring (XU) means uniformly random"
     assert page.run(f"!{TIP}.hidden && {TIP}.textContent").startswith(says)
@@ -275,6 +278,7 @@ def test_a_name_is_explained_on_hover_and_on_a_tap(page):
         f"(() => {{ const box = document.querySelector({name!r}).getBoundingClientRect();"
         "return [box.x + 5, box.y + 5] })()"
     )
+    page.run(DRAWN)
     page.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
     page.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
     assert page.run(f"!{TIP}.hidden && {TIP}.getBoundingClientRect().right <= 390")
@@ -286,7 +290,7 @@ def test_wide_tables_say_so_and_keep_their_first_column(page):
     hint = "document.querySelector('#final .hint')"
     assert page.run(f"{hint}.hidden")
     page.resize(390)
-    page.run("new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
+    page.run(DRAWN)
     assert not page.run(f"{hint}.hidden")
     lefts = (
         "['th', '.number'].map(one => document.querySelector('#scores tbody ' + one)"
