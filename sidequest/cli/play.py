@@ -38,6 +38,9 @@ def games(
 
     sticky: probability that an action is repeated.
 
+    Beside these, every command takes an environment of your own: gymnasium:ID, such as
+    gymnasium:CartPole-v1, or module:function for a function that returns one.
+
     For example:
       sidequest games minatar
       sidequest games --json

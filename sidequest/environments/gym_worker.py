@@ -124,6 +124,7 @@ def step_forever(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.dup2(2, 1)  # what environments print is not the command's output
     # Frames are painted without a screen, and nothing is played aloud.
     os.environ |= {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy"}
     try:

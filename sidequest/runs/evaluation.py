@@ -162,9 +162,13 @@ def _evaluate_hosted(
     """Plays greedy episodes on a few emulators, each a share that is fixed beforehand.
 
     Taking the episodes that end first would favour short ones, and those score less.
+
+    Raises:
+        NotEvaluable: If an episode does not end, in a game without a time limit.
     """
     emulators = min(episodes, _EMULATORS)
     share = [len(range(first, episodes, emulators)) for first in range(emulators)]
+    limit = emulators * share[0] * (game.spec.max_steps or _LONGEST)
     finished: list[list[GreedyEpisode]] = [[] for _ in range(emulators)]
     act = jax.jit(jax.vmap(act_greedily, in_axes=(None, 0, 0, 0)))
     core = jax.vmap(lambda _: q_function.initial_state())(jnp.arange(emulators))
@@ -183,6 +187,11 @@ def _evaluate_hosted(
                     ended += 1
             steps += emulators
             report(ended, steps)
+            if steps > limit:
+                raise NotEvaluable(
+                    f"{episodes - ended} of {episodes} episodes of {game.spec.name} have "
+                    f"not ended after {steps:,} steps: give it a time limit"
+                )
     played = [episode for some in finished for episode in some]
     returns = np.array([episode.episode_return for episode in played], np.float32)
     return Scores(returns, np.array([episode.length for episode in played], np.int32))

@@ -178,6 +178,12 @@ def test_episodes_are_shared_out_evenly(monkeypatch):
     np.testing.assert_array_equal(scores.episode_return, 2 * scores.length)
 
 
+def test_episodes_that_never_end_are_given_up(monkeypatch):
+    monkeypatch.setattr(evaluation, "_LONGEST", 20)
+    with pytest.raises(NotEvaluable, match="1 of 2 episodes of told have not ended after"):
+        evaluate_group([3, 10**6], episodes=2)
+
+
 def test_an_atari_run_is_played_and_compared_with_a_human(tmp_path):
     folder = leave_run(tmp_path, "XU-step-level-0.01", "pong", TINY_FRAMES)
     heard = []
