@@ -1,6 +1,6 @@
 """Figures, films and the report, made from records and traces; nothing here runs an agent.
 
-    data           the records of a study as polars frames, and what captions say of gaps
+    data           the records of a study as polars frames
     pairs          which variants are compared with which, read off their names
     statistics     means over games, bootstrap intervals, one scale for several games
     style          the colours, and how a figure is composed and saved
@@ -18,6 +18,7 @@ What is made of them
 
     claims         the paper's claims, and whether these records support them
     report         one page with all of it
+    summary        what the page says first
 
 What needs no study
 

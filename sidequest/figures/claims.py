@@ -250,8 +250,8 @@ def _lacking(found: Iterable[Match | _Case], games: int, numbers: _Numbers) -> V
     have = f"Only {where} has" if where else "No game has"
     needed = f"; the claim needs {games} games" if games > 1 else ""
     sentence = (
-        f"{have} what this needs, with {FEWEST_SEEDS} finished seeds of each variant that "
-        f"learned{needed}."
+        f"{have} what this needs: {FEWEST_SEEDS} finished seeds of each variant, and "
+        f"agents that learned{needed}."
     )
     return Verdict("cannot tell", sentence, numbers)
 

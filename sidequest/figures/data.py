@@ -460,16 +460,6 @@ def texts(kind: str) -> dict[str, dict[str, str]]:
     }
 
 
-def gap_notes(records: Records, runs: pl.DataFrame) -> list[str]:
-    """Returns a sentence if runs that a figure shows are unfinished or have not started."""
-    variants = distinct(runs, "variant")
-    going = len(runs.filter(~pl.col("finished")))
-    waiting = sum(item["variant"] in variants for item in records.missing)
-    parts = [f"{count(going, 'run')} still training or interrupted"] if going else []
-    parts += [f"{count(waiting, 'run')} not started"] if waiting else []
-    return [f"{', '.join(parts)}."] if parts else []
-
-
 def share_done(run: Mapping[str, Any]) -> float:
     """Returns the share of its budget that a run, a row of `runs`, has behind it."""
     return min(1.0, (run["frames_done"] or 0) / run["frames"]) if run["frames"] else 0.0

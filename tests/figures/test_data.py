@@ -1,4 +1,4 @@
-"""Finding runs, reading their tables into frames, and what is said of gaps."""
+"""Finding runs, reading their tables into frames, and measuring them."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,6 @@ from sidequest.figures.data import (
     count,
     distinct,
     exploit_periods,
-    gap_notes,
     listed,
     of_runs,
     read_records,
@@ -315,33 +314,6 @@ def test_the_command_refuses_if_nothing_can_be_read(study, capsys):
     told = capsys.readouterr().err
     assert told.startswith(f"{study / 'study.json'} cannot be read")
     assert told.count("\n") == 1
-
-
-# Notes
-
-
-def test_finished_runs_need_no_note(study_of):
-    records = study_of(*(Cell(STEP, "game:a", seed, 1.0) for seed in (0, 1)))
-    assert gap_notes(records, records.runs) == []
-
-
-def test_runs_that_are_training_or_waiting_are_counted(study_of):
-    records = study_of(
-        Cell(STEP, "game:a", 0, 1.0),
-        Cell(STEP, "game:a", 1, 1.0, share=0.25),
-        Cell(STEP, "game:a", 2, 1.0, share=0.0),
-    )
-    said = "1 run still training or interrupted, 1 run not started."
-    assert gap_notes(records, records.runs) == [said]
-
-
-def test_what_another_figure_draws_is_not_missed_here(study_of):
-    records = study_of(
-        Cell(STEP, "game:a", 0, 1.0),
-        Cell(STEP, "game:a", 1, 1.0),
-        Cell(EPISODE, "game:a", 0, 1.0, share=0.0),
-    )
-    assert gap_notes(records, records.runs) == []
 
 
 def test_words():
