@@ -31,15 +31,15 @@ _HOW_TO_READ = (
 def explore_space(records: Records) -> Plot | None:
     """Plots the settings of figure 4 with XU and XI, on its games.
 
-    A study that lacks them shows its own intra-episodic settings, adaptive ones first, and
-    its first four games.
+    A study that lacks any of them shows its own intra-episodic settings, adaptive ones
+    first, and its first four games.
     """
     runs = records.runs.filter("usual", pl.col("mode").is_in(["XU", "XI"]))
     games = distinct(runs, "game")
     games = [game for game in _GAMES if game in games] or games[:_COLUMNS]
     runs = runs.filter(pl.col("game").is_in(games))
     settings = [one for one in _SETTINGS if one in distinct(runs, "setting")]
-    if len(settings) < 2:
+    if len(settings) < len(_SETTINGS):
         variants = known(distinct(runs, "variant"))
         shown = [n for n, v in variants.items() if v.granularity in ("intra", "episode")]
         shown.sort(key=lambda name: not variants[name].bandits())

@@ -19,6 +19,7 @@ import matplotlib
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -73,8 +74,8 @@ def look(name: str) -> Look:
         return Look(*_LOOKS[setting])
     number = zlib.crc32(setting.encode())
     second, first = divmod(number % len(_LETTERS) ** 2, len(_LETTERS))
-    _, colour, marker = list(_LOOKS.values())[number % len(_LOOKS)]
-    return Look(_LETTERS[first] + _LETTERS[second].lower(), colour, marker)
+    colour = to_hex(matplotlib.colormaps["tab20b"](number % 20))
+    return Look(_LETTERS[first] + _LETTERS[second].lower(), colour, "oshdp"[number % 5])
 
 
 def keys(names: Iterable[str], **changes: Any) -> list[Line2D]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sidequest.figures import style
+from sidequest.figures import space, style
 from sidequest.figures.space import explore_space
 from tests.figures.made_up import EPISODES, GAMES, Cell, late_p_of
 from tests.figures.seen import legend_of, panels_of
@@ -70,7 +70,7 @@ def test_agents_that_learned_nothing_are_hollow(study_of):
 
 
 def test_figure_4_has_the_papers_settings_modes_and_games(study_of):
-    settings = ("episode-level-*", "intra(=,informed,p*,G)", "intra(10,blind,100,G)")
+    settings = (*space._SETTINGS, "intra(10,blind,100,G)")
     games = ("frostbite", "gravitar", "hero", "montezuma_revenge", "ms_pacman", "phoenix")
     cells = [
         Cell(f"{mode}-{setting}", game, 0, 1.0)
@@ -82,7 +82,7 @@ def test_figure_4_has_the_papers_settings_modes_and_games(study_of):
     shown = ("frostbite", "gravitar", "montezuma_revenge", "phoenix")
     titles = [title for title in panels_of(figure) if title]
     assert titles == [f"{mode}  {game}" for mode in ("XU", "XI") for game in shown]
-    assert [entry.partition("  ")[2] for entry in legend_of(figure)] == [*settings[:2]]
+    assert [entry.partition("  ")[2] for entry in legend_of(figure)] == [*settings[:5]]
 
 
 def test_the_other_figure_has_everything(plots):
