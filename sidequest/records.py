@@ -98,10 +98,13 @@ class Recorder:
 
     def __init__(self, folder: Path, run: Mapping[str, Any]):
         refuse_existing(folder)
-        self._open(folder, {**run, "digests": {}, "finished": None}, {})
+        self._open(folder, {**run, "digests": {}, "finished": None})
 
     def _open(
-        self, folder: Path, run: dict[str, Any], digests: Mapping[str, Digest]
+        self,
+        folder: Path,
+        run: dict[str, Any],
+        digests: Mapping[str, Digest] | None = None,
     ) -> None:
         self.folder, self.run = folder, run
         self._identity = {name: run[name] for name in IDENTITY}
@@ -110,7 +113,7 @@ class Recorder:
             folder.mkdir(parents=True, exist_ok=True)
             for table in TABLES:
                 path = folder / f"{table}.jsonl"
-                if os.path.lexists(path):
+                if digests is not None and os.path.lexists(path):
                     size = digests[table].size if table in digests else 0
                     self._tables[table] = _Lines(path, size)
             self.flush()

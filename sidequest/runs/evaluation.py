@@ -11,6 +11,7 @@ Homeostasis starts from its initial state as well.
 """
 
 import itertools
+import sys
 from collections.abc import Callable, Generator
 from contextlib import closing
 from functools import partial
@@ -28,7 +29,7 @@ from sidequest.agent.networks import QFunction
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedEnvironment, HostedGame
 from sidequest.environments.scores import SCORES, human_normalised
-from sidequest.errors import NotEvaluable
+from sidequest.errors import NoCheckpoint, NotEvaluable
 from sidequest.records import read_file, read_run, read_table
 from sidequest.runs import checkpoint
 from sidequest.runs.build import (
@@ -281,8 +282,12 @@ def _newest_q_function(folder: Path, spec: QFunction) -> QFunction:
             raise NotEvaluable(f"{folder / checkpoint.PARAMETERS} is {error}") from error
     faults: list[str] = []
     found = checkpoint.newest(folder, spec, faults.append, under=checkpoint.LEARNER)
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    if faults and found is None:
+        raise NoCheckpoint(f"{folder} has no parameters that can be used")
     if found is None:
-        why = "; ".join(faults) or "it has neither finished nor saved a checkpoint"
+        why = "it has neither finished nor saved a checkpoint"
         raise NotEvaluable(f"{folder} has no parameters yet: {why}")
     return found.state
 

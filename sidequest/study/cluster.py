@@ -15,12 +15,13 @@ import shutil
 import socket
 import tarfile
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sidequest.errors import ConfigError, CorruptFile, RunBusy
+from sidequest.errors import ConfigError, CorruptFile, Interrupted, RunBusy
 from sidequest.records import DIGESTS_FILE, RUN_FILE, TABLES, read_run
 from sidequest.runs.checkpoint import FOLDER, listed
 from sidequest.runs.display import GroupDisplay, Progress
@@ -32,6 +33,7 @@ CHUNK_BYTES = 8 * 2**20
 _ARRIVING = ".arriving"
 _GPU_TASK_CORES = 1e-3  # cores for tasks whose work is on a GPU
 _CONNECT_SECONDS = 3.0
+_HEAD_CHECKED, _HEAD_LOST = 2.0, 20.0  # seconds
 
 
 class Chunk(NamedTuple):
@@ -183,6 +185,43 @@ class _Task(NamedTuple):
     """The locks of the runs' folders here, so that no other process starts them."""
 
 
+class _Head:
+    """The head node of a cluster, which is asked now and then whether it is there.
+
+    Ray ends this process one minute after the head is lost.
+    """
+
+    def __init__(self, address: str):
+        self._address = address
+        self._checked = self._answered = time.monotonic()
+        self._known = self._answers()  # a client of Ray may be unable to reach it
+        self.is_lost = False
+
+    def _answers(self) -> bool:
+        host, _, port = self._address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _HEAD_CHECKED).close()
+        except OSError:
+            return False
+        self._answered = time.monotonic()
+        return True
+
+    def check(self) -> None:
+        """Raises `Interrupted` if the head has not answered for some time."""
+        if not self._known or time.monotonic() - self._checked < _HEAD_CHECKED:
+            return
+        self.is_lost = (
+            not self._answers() and time.monotonic() - self._answered > _HEAD_LOST
+        )
+        self._checked = time.monotonic()
+        if self.is_lost:
+            raise Interrupted(
+                f"the Ray cluster's head at {self._address} does not answer any more; what "
+                f"came back from its nodes is saved: when it is there again, the same "
+                f"command resumes the study"
+            )
+
+
 class Cluster:
     """Runs groups on the nodes of a Ray cluster."""
 
@@ -196,6 +235,7 @@ class Cluster:
         self._remote = remote.options(num_returns="streaming").remote
         self._tasks: list[_Task] = []
         self._refused: list[Outcome] = []
+        self._head = _Head(ray.get_runtime_context().gcs_address)
 
     @property
     def slots(self) -> int:
@@ -221,7 +261,11 @@ class Cluster:
 
     def wait(self) -> Outcome:
         while not self._refused:
-            ready, _ = self._ray.wait([task.messages for task in self._tasks])
+            messages = [task.messages for task in self._tasks]
+            ready, _ = self._ray.wait(messages, timeout=_HEAD_CHECKED)
+            self._head.check()
+            if not ready:
+                continue
             task = next(task for task in self._tasks if task.messages is ready[0])
             outcome = self._read(task)
             if outcome is not None:
@@ -254,7 +298,8 @@ class Cluster:
     def stop(self) -> None:
         """Cancels the tasks; their newest checkpoints are here already."""
         for task in self._tasks:
-            self._ray.cancel(task.messages)
+            if not self._head.is_lost:  # else Ray would wait for it
+                self._ray.cancel(task.messages)
             task.locks.close()
         self._tasks.clear()
 
