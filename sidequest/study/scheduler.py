@@ -313,18 +313,20 @@ def make_executor(
     """Returns the executor that was asked for: a cluster, workers, or this process."""
     if cluster is None and workers is None:
         return InProcess(folder, launch)
-    # An exception, by which `run_groups` has workers save; a run in this process listens
-    # to signals itself.
-    for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)
     if cluster is not None:
         from sidequest.study.cluster import connect
 
-        return connect(cluster, folder)
-    from sidequest.study.workers import Workers
+        executor = connect(cluster, folder)
+    else:
+        from sidequest.study.workers import Workers
 
-    return Workers(folder, workers or 1)
+        executor = Workers(folder, workers or 1)
+    # An exception, by which `run_groups` has workers save; a run in this process listens
+    # to signals itself. After Ray, which installs handlers of its own.
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+    return executor
 
 
 def local_machine() -> Machine:

@@ -286,9 +286,7 @@ def check_point(good: Good, place: Path, point, told: str, said: Said) -> None:
     assert frames == max(good.states) or "cannot be used" in said.err, (told, said)
 
 
-def check_records(
-    good: Good, place: Path, begun: set[Path], told: str, said: Said
-) -> None:
+def check_records(good: Good, place: Path, begun: set[Path], told: str, said: Said) -> None:
     """Runs are drawn as they were, were left out with a line, or began again."""
     before, now = read_records(good.folder), read_records(place)
     for left in now.left_out:

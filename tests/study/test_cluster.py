@@ -2,11 +2,13 @@
 
 import socket
 import sys
+import time
 
 import pytest
 
-from sidequest.errors import ConfigError
+from sidequest.errors import ConfigError, Interrupted
 from sidequest.records import read_run
+from sidequest.study import cluster
 from sidequest.study.cluster import check_address, connect, tasks_on
 from sidequest.study.scheduler import Machine, missing, plan_groups, run_groups
 from sidequest.study.studies import find, jobs_of
@@ -44,6 +46,32 @@ def test_an_address_where_nobody_answers_is_refused(monkeypatch):
         other.listen()
         check_address(f"127.0.0.1:{port}")
         check_address("auto")
+
+
+def test_a_head_that_answers_no_more_ends_the_study(monkeypatch):
+    """Row 9: after a minute Ray ended the process, with its own text and exit code 1."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        head = cluster._Head(address)
+        now[0] += 100
+        head.check()
+    for seconds in (0, 3, 3, 3):
+        now[0] += seconds
+        head.check()  # it may come back
+    now[0] += 20
+    with pytest.raises(Interrupted, match=f"head at {address} does not answer") as fault:
+        head.check()
+    assert head.is_lost and fault.value.exit_code == 75 and "\n" not in str(fault.value)
+
+
+def test_a_head_that_could_never_be_reached_is_left_to_ray(monkeypatch):
+    head = cluster._Head("127.0.0.1:1")
+    monkeypatch.setattr(time, "monotonic", lambda: 1e9)
+    head.check()
 
 
 class Removing(Memory):
