@@ -1,6 +1,7 @@
 """`sidequest study` as a user calls it; tests/study has what it does."""
 
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -77,6 +78,14 @@ def test_what_is_not_here_counts_as_it_was_measured_elsewhere(two_cores, tmp_pat
     assert "about 233 d 15 h, at 79.3k frames/s as measured on one NVIDIA H200" in shown
     assert "not measured here: the paper's agent needs a GPU, and there is none" in shown
     assert "36.4 GB of the GPU, with 1 run at a time" in shown
+
+
+def test_rates_of_other_machines_are_those_that_were_measured():
+    page = Path(__file__).parents[2] / "docs" / "performance.md"
+    measured = page.read_text(encoding="utf-8")
+    assert [cost.rate for cost in estimate._ELSEWHERE.values()] == [10_200, 1.57e6, 79_300]
+    for rate in ("10.2 k", "1.57 M", "79.3 k"):
+        assert rate in measured
 
 
 def test_a_dry_run_says_why_nothing_could_be_measured(tmp_path):
