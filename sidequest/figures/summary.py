@@ -103,12 +103,13 @@ def _learned(cells: pl.DataFrame) -> Iterator[str]:
 
 
 def _decided(judged: _Judged) -> Iterator[str]:
-    """Names the claims that these records support, and those that they contradict."""
+    """States the claims that these records support, and those that they contradict."""
     for state in ("supported", "contradicted"):
-        own = [claim.sentence for claim, verdict in judged if verdict.state == state]
-        if own:
-            more = f" And {len(own) - _MOST_CLAIMS} more." * (len(own) > _MOST_CLAIMS)
-            yield f"{state.capitalize()}: {' '.join(own[:_MOST_CLAIMS])}{more}"
+        own = [one for one in judged if one[1].state == state]
+        for claim, verdict in own[:_MOST_CLAIMS]:
+            yield f"{state.capitalize()}: {claim.sentence} {verdict.sentence}"
+        if len(own) > _MOST_CLAIMS:
+            yield f"{count(len(own) - _MOST_CLAIMS, 'more claim')} {state}."
 
 
 def _trust(records: Records, cells: pl.DataFrame) -> Iterator[str]:
