@@ -28,15 +28,24 @@ from sidequest.switching.variants import Variant, parse
 
 if TYPE_CHECKING:
     from sidequest.switching.periods import PeriodStats, periods
-    from sidequest.switching.switch import Switch
+    from sidequest.switching.switch import Switch, step_arguments
 
-__all__ = ["PeriodStats", "Switch", "Variant", "VariantError", "parse", "periods"]
+__all__ = [
+    "PeriodStats",
+    "Switch",
+    "Variant",
+    "VariantError",
+    "parse",
+    "periods",
+    "step_arguments",
+]
 __version__ = "0.1.0"
 
 _LAZY = {
     "PeriodStats": "sidequest.switching.periods",
     "Switch": "sidequest.switching.switch",
     "periods": "sidequest.switching.periods",
+    "step_arguments": "sidequest.switching.switch",
 }
 
 
@@ -44,3 +53,7 @@ def __getattr__(name: str):
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'sidequest' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,6 +6,8 @@ Axis legend, used in every annotation of the package:
     H  heads of the network    A  actions
     K  arms of a bandit        D  dimensions that bandits adapt
 
+`*B` is a batch, or nothing: a function of one environment, for `jax.vmap`.
+
 Environments never end: when an episode ends, the next timestep is the first of a new one. A
 reward arrives with the observation that followed the action, so the last reward of an
 episode arrives with the first observation of the next:
@@ -18,35 +20,38 @@ episode arrives with the first observation of the next:
     truncated       0      0      0      0      0       ... or it ran out of time
 """
 
-from typing import Any, NamedTuple, TypeAlias
+from __future__ import annotations
 
-import numpy as np
-from jaxtyping import Array, Bool, Float, Num, PRNGKeyArray, UInt32
-
-Key: TypeAlias = PRNGKeyArray | UInt32[Array, "2"]
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 AnyArray: TypeAlias = Any
 """Arrays of NumPy or JAX, which cross between host and compiled programs."""
 
-Mode: TypeAlias = Bool[Array, ""]
-"""The mode of a step: True explores (X), False exploits (G)."""
+if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import Array, Bool, Float, Num, PRNGKeyArray, UInt32
+
+    Key: TypeAlias = PRNGKeyArray | UInt32[Array, "2"]
+    Mode: TypeAlias = Bool[AnyArray, "*B"]
+else:
+    Key = Mode = Any  # whoever needs only NumPy need not have JAX
 
 
 class Signals(NamedTuple):
-    """The inputs of a controller at one step of one environment; unused ones are 0."""
+    """The inputs of a controller at one step; unused ones are 0."""
 
-    is_first: Bool[AnyArray, ""]
-    reward: Float[AnyArray, ""]
+    is_first: Bool[AnyArray, "*B"]
+    reward: Float[AnyArray, "*B"] = 0.0
     """Reward that arrived with this observation; see the top of this file."""
-    discount: Float[AnyArray, ""]
+    discount: Float[AnyArray, "*B"] = 0.0
     """The agent's discount on arrival: gamma, or 0 if the episode terminated."""
-    value: Float[AnyArray, ""]
+    value: Float[AnyArray, "*B"] = 0.0
     """V(s_t): the greatest Q-value of the exploit mode."""
-    action_mismatch: Float[AnyArray, ""]
+    action_mismatch: Float[AnyArray, "*B"] = 0.0
     """How much two heads disagree about the best actions, in [0, 1]."""
-    value_variance: Float[AnyArray, ""]
+    value_variance: Float[AnyArray, "*B"] = 0.0
     """How much two heads disagree about the values."""
-    novelty: Float[AnyArray, ""]
+    novelty: Float[AnyArray, "*B"] = 0.0
     """Intrinsic reward of this observation."""
 
 
@@ -63,22 +68,22 @@ class Timestep(NamedTuple):
 
 
 class EpisodeSummary(NamedTuple):
-    """Statistics of one finished episode; scalars, or [B]."""
+    """Statistics of one finished episode."""
 
-    finished: Bool[AnyArray, "*batch"]
+    finished: Bool[AnyArray, "*B"]
     """Whether an episode ended at this step; else ignore the rest."""
-    episode_return: Float[AnyArray, "*batch"]
-    length: Num[AnyArray, "*batch"]
-    p_X: Float[AnyArray, "*batch"]
+    episode_return: Float[AnyArray, "*B"]
+    length: Num[AnyArray, "*B"]
+    p_X: Float[AnyArray, "*B"]
     """Share of explore steps."""
-    med_X: Float[AnyArray, "*batch"]
+    med_X: Float[AnyArray, "*B"]
     """Median length of its explore periods; NaN if it had none."""
-    rmed_X: Float[AnyArray, "*batch"]
+    rmed_X: Float[AnyArray, "*B"]
     """The same as a share of the episode's length."""
-    periods: Num[AnyArray, "*batch"]
-    realised_rate: Float[AnyArray, "*batch"]
+    periods: Num[AnyArray, "*B"]
+    realised_rate: Float[AnyArray, "*B"]
     """Switches to explore for each exploit step; NaN if it never exploited."""
-    target_rate: Float[AnyArray, "*batch"]
+    target_rate: Float[AnyArray, "*B"]
     """Target rate of the trigger; NaN where the variant has none."""
 
 

@@ -28,7 +28,7 @@ from hypothesis import HealthCheck, settings
 # Shapes and types are checked while tests run, where arrays are: nowhere else do
 # annotations say more than pyright has seen.
 jaxtyping.install_import_hook(
-    [f"sidequest.{package}" for package in ("switching", "agent", "replay", "environments")]
+    [f"sidequest.{package}" for package in ("agent", "replay", "environments")]
     + ["sidequest.runs"],
     "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))",
 )

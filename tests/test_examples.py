@@ -12,7 +12,7 @@ EXAMPLE = ROOT / "examples" / "own_agent.py"
 
 def test_own_agent_learns():
     result = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLE), "--steps", "2500", "--seed", "1"],
+        [sys.executable, "-W", "error", str(EXAMPLE), "--steps", "2500", "--seed", "2"],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},

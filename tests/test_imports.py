@@ -147,7 +147,8 @@ def test_importing_the_package_costs_nothing():
     assert not modules & (HEAVY | {"jax", "numpy"})
 
 
-def test_the_switch_needs_no_emulator_network_or_plot():
-    modules = loaded_by("import sidequest; sidequest.Switch; sidequest.periods")
-    assert "jax" in modules
-    assert not modules & HEAVY
+def test_the_switch_needs_numpy_and_nothing_else():
+    step = "sidequest.Switch('XU-intra(10,informed,p*,X)').step(value=1.0)"
+    modules = loaded_by(f"import sidequest; {step}; sidequest.periods('GX')")
+    assert "numpy" in modules
+    assert not modules & (HEAVY | {"jax", "jaxtyping"})

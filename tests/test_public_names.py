@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[1]
 def test_the_public_names():
     assert sidequest.__all__ == [
         *("PeriodStats", "Switch", "Variant", "VariantError", "parse", "periods"),
+        "step_arguments",
     ]
+    assert {*sidequest.__all__} <= {*dir(sidequest)}
     for name in sidequest.__all__:
         assert getattr(sidequest, name).__doc__, name
 

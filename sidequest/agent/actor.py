@@ -20,7 +20,7 @@ from sidequest.agent.lstm import CoreState
 from sidequest.agent.networks import Inputs, QFunction
 from sidequest.switching import metacontroller, periods
 from sidequest.switching.controllers import Controller, ControllerState
-from sidequest.switching.metacontroller import ArmProbabilities
+from sidequest.switching.metacontroller import DIMENSIONS, ArmProbabilities
 from sidequest.switching.triggers import COIN, INFORMED, action_mismatch, value_variance
 from sidequest.types import EpisodeSummary, Key, Mode, Signals, Timestep
 
@@ -75,11 +75,11 @@ def make_actor(controller: Controller, heads: tuple[str, ...], *, discount: floa
     twin = heads.index("twin") if "twin" in heads else None
 
     def init(key: Key, policy: Policy, behaviours: modes.Modes) -> ActorState:
-        draw_key, controller_key = jax.random.split(key)
-        choices, arm = metacontroller.draw(draw_key, policy.arms)
+        draw_key, _ = jax.random.split(key)
+        choices, arm = metacontroller.draw(_uniforms(draw_key), policy.arms)
         return ActorState(
             core=policy.q_function.initial_state(),
-            controller=controller.init(controller_key, arm),
+            controller=controller.init(arm),
             modes=jax.tree.map(jnp.asarray, behaviours),
             choices=choices,
             previous_action=jnp.zeros((), jnp.int32),
@@ -103,7 +103,8 @@ def make_actor(controller: Controller, heads: tuple[str, ...], *, discount: floa
             state.core,
         )
         signals = _read_signals(q, timestep, discount, twin)
-        mode, controlled = controller.step(switch_key, signals, state.controller)
+        uniform = jax.random.uniform(switch_key)
+        mode, controlled = controller.step(uniform, signals, state.controller)
         behaviour = modes.current(state.modes, mode)
         action = modes.choose(action_key, q, policy.scales, behaviour)
         record = StepRecord(
@@ -124,6 +125,11 @@ def make_actor(controller: Controller, heads: tuple[str, ...], *, discount: floa
         return action, state, record
 
     return Actor(init, act)
+
+
+def _uniforms(key: Key) -> Float[Array, "D"]:
+    """Returns the random numbers that choose an arm in every dimension."""
+    return jax.vmap(jax.random.uniform)(jax.random.split(key, len(DIMENSIONS)))
 
 
 def act_greedily(
@@ -179,7 +185,7 @@ def _start_episode(
 ) -> ActorState:
     """Draws a new arm and sets the return to 0 where an episode starts."""
     first = timestep.is_first
-    choices, arm = metacontroller.draw(key, arms)
+    choices, arm = metacontroller.draw(_uniforms(key), arms)
 
     def pick(new, old):
         return jax.tree.map(lambda x, y: jnp.where(first, x, y), new, old)

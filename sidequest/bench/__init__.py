@@ -1,12 +1,11 @@
 """How fast it is. Every benchmark measures what it compares in the same run."""
 
+import importlib.util
 import platform
 import time
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
-
-import jax
 
 from sidequest.records import available_cores
 
@@ -16,6 +15,8 @@ def best_seconds(*calls: Callable[[], Any], repeats: int = 10) -> list[float]:
 
     The calls alternate, so that a busy moment of the machine does not fall on one alone.
     """
+    import jax
+
     times: list[list[float]] = [[] for _ in calls]
     for repeat in range(repeats + 1):
         for call, seen in zip(calls, times, strict=True):
@@ -27,13 +28,19 @@ def best_seconds(*calls: Callable[[], Any], repeats: int = 10) -> list[float]:
 
 
 def machine() -> dict[str, Any]:
-    """Returns what the figures were measured on."""
-    return {
-        "device": jax.devices()[0].device_kind,
-        "devices": len(jax.devices()),
+    """Returns what the figures were measured on; some of them need no JAX."""
+    compiled = {}
+    if importlib.util.find_spec("jax"):
+        import jax
+
+        compiled = {
+            "device": jax.devices()[0].device_kind,
+            "devices": len(jax.devices()),
+            "jax": version("jax"),
+        }
+    return compiled | {
         "cores": available_cores(),
         "platform": platform.platform(),
         "python": platform.python_version(),
-        "jax": version("jax"),
         "numpy": version("numpy"),
     }

@@ -1,37 +1,110 @@
 """What deciding when to explore costs, beside plain epsilon-greedy on the same Q-values.
 
-Both run in a compiled scan, so that the work is measured and not the calls. The
-controller's share includes reading V(s) = max_a Q(s, a) and splitting its keys.
+`numpy` is `Switch.step` as an agent calls it, checks of its input included, beside one line
+of NumPy. `compiled` is the controller in a compiled scan, beside epsilon-greedy in another,
+so that the work is measured and not the calls; it needs JAX.
 """
 
-from typing import Any
+from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+import importlib.util
+import itertools
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from sidequest.bench import best_seconds, machine
-from sidequest.switching.controllers import ControllerState, make_controller
-from sidequest.switching.metacontroller import draw, make_metacontroller, variant_arrays
-from sidequest.switching.variants import parse
-from sidequest.types import Key, Signals
+from sidequest.switching.switch import Switch
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Bool, Float, Int
+
+    from sidequest.switching.controllers import ControllerState
+    from sidequest.types import Key
 
 _VARIANT = "XU-intra(10,informed,p*,X)"
-_ENVIRONMENTS = (1, 128, 4_096)
+_BLIND = "XU-intra(10,blind,100,G)"
+_STREAMS = (1, 8, 64, 1_024)
+_COMPILED_STREAMS = (1, 128, 4_096)
 _STEPS = 128
 _ACTIONS = 18
 _EPSILON = 0.01
 _EPISODE = 1_000
+_DISCOUNT = 0.997
 
 
 def measure() -> dict[str, Any]:
-    """Returns nanoseconds per environment step of both, and their ratio."""
-    rows = {str(count): _compare(count) for count in _ENVIRONMENTS}
-    most = rows[str(_ENVIRONMENTS[-1])]
-    return {"variant": _VARIANT, **most, "by_streams": rows, "machine": machine()}
+    """Returns what a step costs, with NumPy and, if JAX is there, compiled."""
+    figures: dict[str, Any] = {"variant": _VARIANT, "blind": _BLIND}
+    figures["numpy"] = {str(count): _compare_numpy(count) for count in _STREAMS}
+    if importlib.util.find_spec("jax"):
+        rows = {str(count): _compare_compiled(count) for count in _COMPILED_STREAMS}
+        most = rows[str(_COMPILED_STREAMS[-1])]
+        figures |= {"compiled": rows, **most}
+    return figures | {"machine": machine()}
 
 
-def _compare(environments: int) -> dict[str, float]:
+def _compare_numpy(streams: int) -> dict[str, float]:
+    """Returns microseconds of CPU time for a step of all environments, and ratios."""
+    rng = np.random.default_rng(0)
+    q = rng.normal(size=(_EPISODE, streams, _ACTIONS)).astype(np.float32)
+    steps = itertools.cycle(q)
+
+    def act() -> Any:
+        q = next(steps)
+        explores = rng.random(streams) < _EPSILON
+        return np.where(explores, rng.integers(_ACTIONS, size=streams), q.argmax(1))
+
+    calls = (act, _make_step(_VARIANT, q), _make_step(_BLIND, q))
+    greedy, informed, blind = (1e6 * seconds for seconds in _typical_seconds(*calls))
+    return {
+        "epsilon_greedy_us": greedy,
+        "informed_us": informed,
+        "informed_ratio": informed / greedy,
+        "blind_us": blind,
+        "blind_ratio": blind / greedy,
+    }
+
+
+def _make_step(variant: str, q: Float[np.ndarray, "T B A"]) -> Callable[[], Any]:
+    """Returns a function that plays one more step of a switch."""
+    episode, streams, _ = q.shape
+    switch, rng = Switch(variant, streams=streams), np.random.default_rng(1)
+    rewards = (rng.random((episode, streams)) < 0.05).astype(np.float32)
+    # Every environment starts an episode once in so many steps, each at another one.
+    first = np.arange(episode)[:, None] == rng.integers(episode, size=streams)
+    rows = itertools.cycle(zip(rewards, q.max(2), first, strict=True))
+
+    def step() -> Any:
+        reward, value, is_first = next(rows)
+        return switch.step(
+            reward=reward, discount=_DISCOUNT, value=value, is_first=is_first
+        )
+
+    return step
+
+
+def _typical_seconds(
+    *calls: Callable[[], Any], repeats: int = 250, times: int = 20
+) -> list[float]:
+    """Returns the median CPU time of each call, over batches of calls that alternate."""
+    seen: list[list[float]] = [[] for _ in calls]
+    for _ in range(repeats):
+        for call, seconds in zip(calls, seen, strict=True):
+            begin = time.thread_time()
+            for _ in range(times):
+                call()
+            seconds.append((time.thread_time() - begin) / times)
+    return [float(np.median(seconds)) for seconds in seen]
+
+
+def _compare_compiled(environments: int) -> dict[str, float]:
+    """Returns nanoseconds for a step of one environment, and their ratio."""
+    import jax
+    import jax.numpy as jnp
+
     # Few environments need more steps for a time that can be measured.
     steps = max(_STEPS, 32_768 // environments)
     q = jax.random.normal(jax.random.key(0), (steps, environments, _ACTIONS))
@@ -50,6 +123,9 @@ def _compare(environments: int) -> dict[str, float]:
 
 def _epsilon_greedy(key: Key, q: Float[Array, "B A"]) -> Int[Array, "B"]:
     """Chooses actions as usual: for all environments from one key."""
+    import jax
+    import jax.numpy as jnp
+
     coin_key, action_key = jax.random.split(key)
     environments, actions = q.shape
     explores = jax.random.uniform(coin_key, (environments,)) < _EPSILON
@@ -58,15 +134,33 @@ def _epsilon_greedy(key: Key, q: Float[Array, "B A"]) -> Int[Array, "B"]:
 
 
 def _start(environments: int) -> ControllerState:
+    import jax
+
+    from sidequest.switching.controllers import make_controller
+    from sidequest.switching.metacontroller import (
+        DIMENSIONS,
+        draw,
+        make_metacontroller,
+        variant_arrays,
+    )
+    from sidequest.switching.variants import parse
+
     meta = make_metacontroller()
     probabilities = meta.arm_probabilities(meta.init(variant_arrays(parse(_VARIANT))))
-    keys = jax.random.split(jax.random.key(3), environments)
-    _, arms = jax.vmap(draw, in_axes=(0, None))(keys, probabilities)
-    return jax.vmap(make_controller().init)(keys, arms)
+    shape = (environments, len(DIMENSIONS))
+    uniforms = jax.random.uniform(jax.random.key(3), shape)
+    _, arms = jax.vmap(draw, in_axes=(0, None))(uniforms, probabilities)
+    return jax.vmap(make_controller().init)(arms)
 
 
 def _play(state: ControllerState, rows: tuple[Array, ...]) -> Bool[Array, "T B"]:
     """Returns the controllers' modes for these keys, Q-values and rewards."""
+    import jax
+    import jax.numpy as jnp
+
+    from sidequest.switching.controllers import make_controller
+    from sidequest.types import Signals
+
     step_all = jax.vmap(make_controller().step)
 
     def step(state: ControllerState, row: tuple[Array, ...]):
@@ -75,13 +169,14 @@ def _play(state: ControllerState, rows: tuple[Array, ...]) -> Bool[Array, "T B"]
         signals = Signals(
             is_first=jnp.broadcast_to(first, reward.shape),
             reward=reward,
-            discount=jnp.full_like(reward, 0.997),
+            discount=jnp.full_like(reward, _DISCOUNT),
             value=jnp.max(q, axis=1),
             action_mismatch=zeros,
             value_variance=zeros,
             novelty=zeros,
         )
-        modes, state = step_all(jax.random.split(key, len(reward)), signals, state)
+        uniforms = jax.vmap(jax.random.uniform)(jax.random.split(key, len(reward)))
+        modes, state = step_all(uniforms, signals, state)
         return state, modes
 
     return jax.lax.scan(step, state, rows)[1]

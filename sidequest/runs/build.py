@@ -50,7 +50,7 @@ from sidequest.switching.metacontroller import (
 )
 from sidequest.switching.triggers import SIGNALS, value_promise
 from sidequest.switching.variants import ArmSets, Variant
-from sidequest.types import EpisodeSummary, Key, Timestep
+from sidequest.types import AnyArray, EpisodeSummary, Key, Timestep
 
 BEGIN = 0xBE61
 """Parameters, first states of environments and actors."""
@@ -405,7 +405,7 @@ def strip_weak_types(tree):
     """Fixes the types of numbers that came from Python's: what follows them in a loop has
     no such weak types, and a program would be compiled once for each."""
 
-    def strong(leaf: Array) -> Array:
+    def strong(leaf: AnyArray) -> Array:
         return leaf if is_key(leaf) else jax.lax.convert_element_type(leaf, leaf.dtype)
 
     return jax.tree.map(strong, tree)

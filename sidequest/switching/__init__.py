@@ -1,5 +1,6 @@
 """WHEN to explore: the paper's idea, as pure functions of arrays.
 
+arrays          what NumPy and JAX do differently
 variants        the paper's names of variants: parsing and printing
 triggers        what may end a period: counter, coin, or a signal of uncertainty
 homeostasis     switches at a target rate, from any signal (Algorithm 1)

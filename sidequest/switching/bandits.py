@@ -7,15 +7,18 @@ episodes counts. The state is arrays: save it, vmap it, scan it.
 The window is kept oldest first, newest last; an empty slot has arm -1.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import lax
-from jaxtyping import Array, Float, Int
+import numpy as np
 
-from sidequest.types import Key
+from sidequest.switching.arrays import NAN, ONE, ZERO, namespace, slide, sum_by
+from sidequest.types import AnyArray
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
 
 _EMPTY = -1
 _SHORTEST = 4  # episodes an arm, in the shortest adaptive window
@@ -25,18 +28,22 @@ _ERROR_DECAY = 1 / 64  # of the adaptive window's running prediction errors
 class Ended(NamedTuple):
     """Episodes that have ended, in order of arrival."""
 
-    arms: Int[Array, "E ..."]
-    fitness: Float[Array, "E"]
-    count: Int[Array, ""]
+    arms: Int[AnyArray, "*D E"]
+    fitness: Float[AnyArray, "E"]
+    count: int | Int[AnyArray, ""]
     """Number of episodes; the rest is padding."""
 
 
 class Bandit(NamedTuple):
     """Arms are 0 .. K-1. `init(in_use)` leaves all but the first `in_use` arms unplayed,
-    so that bandits with different numbers of arms can share one compiled program."""
+    so that bandits with different numbers of arms can share one compiled program.
+
+    If `in_use` has an axis [D], these are independent bandits, one a dimension, that all
+    learn from the same return: the sum of the arms is to be learned, not their product.
+    """
 
     init: Callable[..., Any]
-    probabilities: Callable[[Any], Float[Array, "K"]]
+    probabilities: Callable[[Any], Float[AnyArray, "*D K"]]
     update: Callable[[Any, Ended], Any]
     """Updates it with episodes; one by one gives the same state."""
 
@@ -44,20 +51,23 @@ class Bandit(NamedTuple):
 class WindowState(NamedTuple):
     """The most recent episodes, and the prediction error of each window length so far."""
 
-    arms: Int[Array, "W"]
-    fitness: Float[Array, "W"]
-    in_use: Int[Array, ""]
-    episodes: Int[Array, ""]
-    errors: Float[Array, "J"]
+    arms: Int[AnyArray, "*D W"]
+    fitness: Float[AnyArray, "W"]
+    in_use: Int[AnyArray, "*D"]
+    episodes: Int[AnyArray, ""]
+    errors: Float[AnyArray, "*D J"]
     """Mean squared error of predicting an arm's next return, for each candidate window;
     NaN before the first prediction. Empty for a fixed window."""
 
 
-def draw(key: Key, probabilities: Float[Array, "K"]) -> Int[Array, ""]:
-    """Samples an index. Cheaper than a Gumbel draw: one uniform number."""
-    cumulative = jnp.cumsum(probabilities)
-    threshold = jax.random.uniform(key) * cumulative[-1]
-    return jnp.sum(threshold >= cumulative).astype(jnp.int32)
+def draw(
+    uniform: Float[AnyArray, "D *B"], probabilities: Float[AnyArray, "D K"]
+) -> Int[AnyArray, "D *B"]:
+    """Returns the index that a uniform random number means, of each row."""
+    cumulative = probabilities.cumsum(-1)
+    cumulative = cumulative.reshape(*cumulative.shape, *[1] * (uniform.ndim - 1))
+    threshold = uniform[:, None] * cumulative[:, -1:]
+    return (threshold >= cumulative).sum(1).astype(np.int32)
 
 
 def proportional(arms: int, window: int | Literal["adaptive"] = "adaptive") -> Bandit:
@@ -77,37 +87,39 @@ def proportional(arms: int, window: int | Literal["adaptive"] = "adaptive") -> B
     if arms < 1 or size < 1:
         raise ValueError(f"arms is {arms} and window is {window}; both are 1 or more")
 
-    def init(in_use: int | Int[Array, ""] = arms) -> WindowState:
+    def init(in_use: int | Int[AnyArray, "*D"] = arms) -> WindowState:
+        shape = np.shape(in_use)
         return WindowState(
-            arms=jnp.full(size, _EMPTY, jnp.int32),
-            fitness=jnp.zeros(size),
-            in_use=jnp.asarray(in_use, jnp.int32),
-            episodes=jnp.zeros((), jnp.int32),
-            errors=jnp.full(len(candidates), jnp.nan),
+            arms=np.full((*shape, size), _EMPTY, np.int32),
+            fitness=np.zeros(size, np.float32),
+            in_use=np.array(in_use, np.int32) if isinstance(in_use, int) else in_use,
+            episodes=np.zeros((), np.int32),
+            errors=np.full((*shape, len(candidates)), np.nan, np.float32),
         )
 
-    def probabilities(state: WindowState) -> Float[Array, "K"]:
+    def probabilities(state: WindowState) -> Float[AnyArray, "*D K"]:
+        xp = namespace(state.arms, state.in_use)
         recent = state.arms != _EMPTY
         if candidates:
-            length = _best_window(state.errors, candidates)
-            recent &= jnp.arange(size) >= size - length
+            length = _best_window(state.errors, candidates)[..., None]
+            recent &= xp.arange(size) >= size - length
         # Shifted by one of the values, the mean of equal returns is exactly that value.
         shifted = state.fitness - state.fitness[-1]
-        mean = jnp.sum(shifted, where=recent) / jnp.maximum(jnp.sum(recent), 1)
-        success = jnp.where(shifted == mean, 0.5, (shifted > mean).astype(jnp.float32))
-        played = recent[None] & (state.arms[None] == jnp.arange(arms)[:, None])
-        plays = jnp.sum(played, axis=1, dtype=jnp.float32)
-        successes = jnp.sum(jnp.where(played, success, 0.0), axis=1)
-        mu = jnp.where(
-            jnp.arange(arms) < state.in_use, (0.5 + successes) / (1.0 + plays), 0.0
-        )
-        return mu / jnp.sum(mu)
+        number = recent.sum(-1, keepdims=True).astype(np.float32)
+        mean = (shifted * recent).sum(-1, keepdims=True) / xp.maximum(number, ONE)
+        success = ((shifted >= mean).astype(np.float32) + (shifted > mean)) / 2
+        plays = sum_by(state.arms, recent.astype(np.float32), arms, (0, size))[..., 0, :]
+        successes = sum_by(state.arms, success * recent, arms, (0, size))[..., 0, :]
+        mu = (0.5 + successes) / (ONE + plays)
+        mu = xp.where(xp.arange(arms) < state.in_use[..., None], mu, ZERO)
+        return mu / mu.sum(-1, keepdims=True)
 
     def update(state: WindowState, ended: Ended) -> WindowState:
+        appended = _append(state, ended)
         if candidates:
-            missed = _prediction_errors(state, ended, arms, candidates)
+            missed = _prediction_errors(state, *appended, ended, arms, candidates)
             state = state._replace(errors=_blend(state, missed, ended.count))
-        return _remember(state, ended)
+        return _remember(state, *appended, ended)
 
     return Bandit(init, probabilities, update)
 
@@ -120,15 +132,28 @@ def _window_candidates(arms: int, longest: int = 4096) -> tuple[int, ...]:
     return tuple(lengths)
 
 
-def _best_window(errors: Float[Array, "J"], candidates: tuple[int, ...]) -> Int[Array, ""]:
+def _best_window(
+    errors: Float[AnyArray, "*D J"], candidates: tuple[int, ...]
+) -> Int[AnyArray, "*D"]:
     """Returns the window with the least error; of equals, and at first, the longest."""
-    errors = jnp.where(jnp.isnan(errors), jnp.inf, errors)[::-1]
-    return jnp.asarray(candidates[::-1])[jnp.argmin(errors)]
+    xp = namespace(errors)
+    errors = xp.where(xp.isnan(errors), np.float32(np.inf), errors)[..., ::-1]
+    return xp.asarray(candidates[::-1])[xp.argmin(errors, axis=-1)]
+
+
+def _played(played: Int[AnyArray, "*D W"], arms: int) -> Any:
+    """Returns for each arm which episodes played it: marks [*D K W]."""
+    return played[..., None, :] == np.arange(arms, dtype=np.int32)[:, None]
 
 
 def _prediction_errors(
-    state: WindowState, ended: Ended, num_arms: int, candidates: tuple[int, ...]
-) -> Float[Array, "J E"]:
+    state: WindowState,
+    played: Int[AnyArray, "*D both"],
+    returns: Float[AnyArray, "both"],
+    ended: Ended,
+    arms: int,
+    candidates: tuple[int, ...],
+) -> Float[AnyArray, "*D J E"]:
     """Returns the squared error of each candidate window on each episode.
 
     A window of length h predicts the mean return of the episode's arm among the h episodes
@@ -138,69 +163,80 @@ def _prediction_errors(
 
         h = 4        ... a b c d | e f g        before g: (a b c d) + (e f) - (a b)
     """
-    size, episodes = len(state.arms), len(ended.arms)
-    appended, returns = _append(state, ended)
+    xp = namespace(state.arms, ended.arms)
+    size, episodes = state.arms.shape[-1], ended.arms.shape[-1]
     # Shifted by one of the values, predictions of equal returns are exactly right.
-    shift = state.fitness[-1]
-    played = appended[None] == jnp.arange(num_arms)[:, None]
-    items = jnp.stack([played, jnp.where(played, returns[None] - shift, 0.0)])
+    returns = returns - state.fitness[-1]
+    begins = [size - length for length in candidates]
+    leaves = np.array(begins)[:, None] + np.arange(episodes)
+    entered = _played(played[..., size:], arms)[..., None, :, :]
+    left = _played(played[..., leaves], arms)
 
-    def held(length: int) -> Float[Array, "2 K E"]:
-        """Number and sum of the returns of each arm, before each of the episodes."""
-        start = size - length
-        at_first = jnp.sum(items[..., start:size], axis=-1)
-        moved = items[..., size:] - items[..., start : start + episodes]
-        before = jnp.triu(jnp.ones((episodes, episodes)), 1)
-        return at_first[..., None] + jnp.matmul(moved, before, precision="highest")
+    def held(values: Float[AnyArray, "both"]) -> Float[AnyArray, "*D J K E"]:
+        """Returns the sums of the values of each arm, before each of the episodes."""
+        apart = sum_by(played, values, arms, (*begins[::-1], size))[..., ::-1, :]
+        at_first = xp.cumsum(apart, axis=-2)[..., None]
+        moved = values[size:] * entered - values[leaves][:, None] * left
+        return xp.concatenate(
+            [at_first, at_first + xp.cumsum(moved[..., :-1], axis=-1)], axis=-1
+        )
 
-    windows = jnp.stack([held(length) for length in candidates], axis=1)
-    own = ended.arms[None] == jnp.arange(num_arms)[:, None]
-    plays, total = jnp.sum(jnp.where(own[None, None], windows, 0.0), axis=2)
-    plays_of_all, total_of_all = jnp.sum(windows, axis=2)
-    known = plays > 0
-    mean = jnp.where(known, total, total_of_all) / jnp.maximum(
-        jnp.where(known, plays, plays_of_all), 1.0
-    )
-    return jnp.square(ended.fitness[None] - shift - mean)
+    plays, totals = held(xp.ones_like(returns)), held(returns)
+    own = _played(ended.arms, arms)[..., None, :, :]
+    own_plays = (plays * own).sum(-2)
+    known = own_plays > 0
+    total = xp.where(known, (totals * own).sum(-2), totals.sum(-2))
+    mean = total / xp.maximum(xp.where(known, own_plays, plays.sum(-2)), ONE)
+    return (returns[size:] - mean) ** 2
 
 
 def _blend(
-    state: WindowState, missed: Float[Array, "J E"], count: Int[Array, ""]
-) -> Float[Array, "J"]:
+    state: WindowState, missed: Float[AnyArray, "*D J E"], count: int | Int[AnyArray, ""]
+) -> Float[AnyArray, "*D J"]:
     """Returns the running mean of the errors, with more weight on the newest:
 
         errors <- (1 - d) errors + d missed        the first one counts whole
 
     written out for `count` episodes. Before the very first there was nothing to predict by.
     """
-    number = jnp.arange(missed.shape[1])
-    kept = (1.0 - _ERROR_DECAY) ** jnp.maximum(count - 1 - number, 0)
+    xp = namespace(missed, count)
+    decay = np.float32(1.0 - _ERROR_DECAY)
+    number = xp.arange(missed.shape[-1])
+    kept = decay ** xp.maximum(count - 1 - number, 0).astype(np.float32)
     predicted_before = state.episodes + number - 1
-    weight = jnp.where(predicted_before == 0, kept, _ERROR_DECAY * kept)
+    weight = xp.where(predicted_before == 0, kept, np.float32(_ERROR_DECAY) * kept)
     counts = (number < count) & (predicted_before >= 0)
-    old = (1.0 - _ERROR_DECAY) ** count * jnp.nan_to_num(state.errors)
-    blended = old + jnp.sum(missed * weight[None], axis=1, where=counts[None])
-    return jnp.where(state.episodes + count > 1, blended, jnp.nan)
-
-
-def _remember(state: WindowState, ended: Ended) -> WindowState:
-    """Appends episodes; as many of the oldest leave the window."""
-    arms, fitness = (
-        lax.dynamic_slice_in_dim(each, ended.count, len(state.arms))
-        for each in _append(state, ended)
+    old = decay ** xp.asarray(count, np.float32) * xp.where(
+        state.episodes > 1, state.errors, ZERO
     )
-    episodes = state.episodes + ended.count
+    blended = old + xp.where(counts, missed * weight, ZERO).sum(-1)
+    return xp.where(state.episodes + count > 1, blended, NAN)
+
+
+def _remember(
+    state: WindowState,
+    played: Int[AnyArray, "*D both"],
+    returns: Float[AnyArray, "both"],
+    ended: Ended,
+) -> WindowState:
+    """Appends episodes; as many of the oldest leave the window."""
+    size = state.arms.shape[-1]
+    arms, fitness = (slide(each, ended.count, size) for each in (played, returns))
+    episodes = (state.episodes + ended.count).astype(np.int32)
     return state._replace(arms=arms, fitness=fitness, episodes=episodes)
 
 
 def _append(
     state: WindowState, ended: Ended
-) -> tuple[Int[Array, "both"], Float[Array, "both"]]:
+) -> tuple[Int[AnyArray, "*D both"], Float[AnyArray, "both"]]:
     """Returns the window, and after it the episodes that have ended; the rest is empty."""
-    real = jnp.arange(len(ended.arms)) < ended.count
+    xp = namespace(state.arms, ended.arms)
+    real = xp.arange(ended.fitness.shape[-1]) < ended.count
+    arms = xp.where(real, ended.arms, np.int32(_EMPTY))
+    fitness = xp.where(real, ended.fitness, ZERO)
     return (
-        jnp.concatenate([state.arms, jnp.where(real, ended.arms, _EMPTY)]),
-        jnp.concatenate([state.fitness, jnp.where(real, ended.fitness, 0.0)]),
+        xp.concatenate([state.arms, arms], axis=-1),
+        xp.concatenate([state.fitness, fitness]),
     )
 
 
@@ -216,35 +252,23 @@ def ucb(arms: int, window: int = 160, epsilon: float = 0.5, bonus: float = 1.0) 
     return: where returns are in the thousands, `epsilon` does the exploring.
     """
 
-    def probabilities(state: WindowState) -> Float[Array, "K"]:
-        played = state.arms[None] == jnp.arange(arms)[:, None]
-        plays = jnp.sum(played, axis=1, dtype=jnp.float32)
-        mean = jnp.sum(jnp.where(played, state.fitness, 0.0), axis=1) / plays
-        index = jnp.where(plays > 0, mean + bonus * jnp.sqrt(1.0 / plays), jnp.inf)
-        usable = jnp.arange(arms) < state.in_use
-        greedy = jnp.argmax(jnp.where(usable, index, -jnp.inf)) == jnp.arange(arms)
-        warming_up = state.episodes < state.in_use
-        uniform = usable / state.in_use
+    def probabilities(state: WindowState) -> Float[AnyArray, "*D K"]:
+        xp = namespace(state.arms, state.in_use)
+        played = _played(state.arms, arms)
+        plays = played.sum(-1, dtype=np.float32)
+        least_one = xp.maximum(plays, 1.0)
+        mean = xp.where(played, state.fitness, ZERO).sum(-1) / least_one
+        index = mean + bonus * xp.sqrt(1.0 / least_one)
+        index = xp.where(plays > 0, index, np.float32(np.inf))
+        in_use = state.in_use[..., None]
+        usable = xp.arange(arms) < in_use
+        best = xp.argmax(xp.where(usable, index, np.float32(-np.inf)), axis=-1)
+        greedy = (best[..., None] == xp.arange(arms)).astype(np.float32)
+        uniform = usable.astype(np.float32) / in_use.astype(np.float32)
         mixed = epsilon * uniform + (1.0 - epsilon) * greedy
-        return jnp.where(warming_up, greedy.astype(jnp.float32), mixed)
+        return xp.where(state.episodes < in_use, greedy, mixed)
 
-    return Bandit(proportional(arms, window).init, probabilities, _remember)
+    def update(state: WindowState, ended: Ended) -> WindowState:
+        return _remember(state, *_append(state, ended), ended)
 
-
-def factored(bandit: Bandit) -> Bandit:
-    """Returns independent bandits, one a dimension, that all learn from the same return.
-
-    The sum of the arms is to be learned instead of their product. `init` takes the number
-    of arms in use of each dimension; probabilities gain a leading axis D, arms a last one.
-    """
-
-    def init(in_use: Int[Array, "D"]) -> Any:
-        return jax.vmap(bandit.init)(in_use)
-
-    def update(state: Any, ended: Ended) -> Any:
-        def one(state: Any, arms: Int[Array, "E"]) -> Any:
-            return bandit.update(state, ended._replace(arms=arms))
-
-        return jax.vmap(one, in_axes=(0, 1))(state, ended.arms)
-
-    return Bandit(init, jax.vmap(bandit.probabilities), update)
+    return Bandit(proportional(arms, window).init, probabilities, update)

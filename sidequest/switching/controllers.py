@@ -1,4 +1,4 @@
-"""The controller: one environment's signals in, the mode of each step out (section 2).
+"""The controller: signals in, the mode of each step out (section 2).
 
 Every granularity of the paper is the same function with other numbers. An episode starts
 in explore mode with some probability, and each mode has an *ending*: what ends a period
@@ -23,138 +23,136 @@ a period of n steps is n actions:
                           mode  G G G X X G G G X X | G G G     (a new episode)
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from sidequest.switching import homeostasis
+from sidequest.switching.arrays import NAN, ONE_STEP, namespace
 from sidequest.switching.triggers import COIN, COUNTER, INFORMED, SIGNALS, Signal
-from sidequest.types import Key, Mode, Signals
+from sidequest.types import AnyArray, Mode, Signals
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
 
 
 class Ending(NamedTuple):
     """What ends a period of one mode."""
 
-    kind: Int[Array, ""]
-    """NEVER, COUNTER, COIN or INFORMED."""
-    amount: Float[Array, ""]
+    kind: Int[AnyArray, ""]
+    """NEVER, COUNTER, COIN or INFORMED; the same in all episodes."""
+    amount: Float[AnyArray, "*B"]
     """Steps for a counter, a probability for a coin, a target rate for informed."""
 
 
 class Arm(NamedTuple):
     """The settings of one episode, as numbers."""
 
-    start: Float[Array, ""]
+    start: Float[AnyArray, "*B"]
     """Probability that the episode starts in explore mode."""
     exploit: Ending
     explore: Ending
-    signal: Int[Array, ""]
+    signal: Int[AnyArray, ""]
     """Index of the signal that an informed ending reads."""
+    decade: Int[AnyArray, "*B"]
+    """`homeostasis.decade_of` its target rate."""
 
 
 class ControllerState(NamedTuple):
     arm: Arm
     mode: Mode
-    elapsed: Int[Array, ""]
+    elapsed: Int[AnyArray, "*B"]
     """Actions taken so far in the present period."""
     memories: tuple[Any, ...]
     """The state of each signal."""
     homeostat: homeostasis.HomeostasisState
-    signal: Float[Array, ""]
+    signal: Float[AnyArray, "*B"]
     """The trigger's signal at the last step; NaN if it had none."""
-    probability: Float[Array, ""]
+    probability: Float[AnyArray, "*B"]
     """The probability of a switch that the last step used."""
 
 
 class Controller(NamedTuple):
-    """Pure functions of one environment; `vmap` makes the batch."""
+    """Pure functions of one environment or of a batch."""
 
-    init: Callable[[Key, Arm], ControllerState]
-    step: Callable[[Key, Signals, ControllerState], tuple[Mode, ControllerState]]
+    init: Callable[[Arm], ControllerState]
+    step: Callable[
+        [Float[AnyArray, "*B"], Signals, ControllerState], tuple[Mode, ControllerState]
+    ]
+    """(uniform random number, signals, state) -> (mode, state)."""
 
 
 def make_controller(
     signals: Mapping[str, Signal] = SIGNALS, rule: homeostasis.Rule = "saturated"
 ) -> Controller:
-    """Returns a controller that reads `signals`; `Arm.signal` is an index into them."""
+    """Returns a controller that reads `signals`; `Arm.signal` is an index into them.
+
+    Without signals it serves blind variants, and costs half as much.
+    """
+    homeostasis.find_rule(rule)
     sources = tuple(signals.values())
 
-    def init(key: Key, arm: Arm) -> ControllerState:
-        del key
+    def init(arm: Arm) -> ControllerState:
         return ControllerState(
             arm=arm,
-            mode=jnp.bool_(False),
-            elapsed=jnp.zeros((), jnp.int32),
+            mode=np.zeros((), bool),
+            elapsed=np.zeros((), np.int32),
             memories=tuple(source.init() for source in sources),
             homeostat=homeostasis.init(),
-            signal=jnp.float32(jnp.nan),
-            probability=jnp.zeros(()),
+            signal=np.array(np.nan, np.float32),
+            probability=np.zeros((), np.float32),
         )
 
     def step(
-        key: Key, signals: Signals, state: ControllerState
+        uniform: Float[AnyArray, "*B"], signals: Signals, state: ControllerState
     ) -> tuple[Mode, ControllerState]:
         # One uniform number serves the coin, the homeostat and the starting mode:
         # a step needs only one of them.
-        uniform = jax.random.uniform(key)
-        ending = _current_ending(state)
-        x, ready, memories = _read(sources, signals, state)
-        informed = (ending.kind == INFORMED) & ready & ~signals.is_first
-        # A signal that is not finite is ignored: it would spoil the averages for good.
-        informed &= jnp.isfinite(x)
-        # The averages outlive the episode, and include only steps with a decision.
-        rate = jnp.where(informed, ending.amount, 1.0)
-        observed = homeostasis.observe(x, rate, state.homeostat, rule)
-        homeostat = jax.tree.map(
-            lambda new, old: jnp.where(informed, new, old), observed, state.homeostat
+        first, same, arm = signals.is_first, ~signals.is_first, state.arm
+        xp = namespace(uniform, first, state.mode)
+        kind = xp.where(state.mode, arm.explore.kind, arm.exploit.kind)
+        amount = xp.where(state.mode, arm.explore.amount, arm.exploit.amount)
+        probability = xp.where(
+            kind == COUNTER, state.elapsed >= amount, amount * (kind == COIN)
         )
-        probability = jnp.select(
-            [ending.kind == COUNTER, ending.kind == COIN, informed],
-            [
-                (state.elapsed >= ending.amount).astype(jnp.float32),
-                ending.amount,
-                homeostat.probability,
-            ],
-            0.0,
-        )
-        probability = jnp.where(signals.is_first, state.arm.start, probability)
+        if sources:
+            x, ready, memories = _read(sources, signals, state)
+            # A signal that is not finite is ignored: it would spoil the averages for good.
+            informed = (kind == INFORMED) & ready & same & xp.isfinite(x)
+            # The averages outlive the episode, and include only steps with a decision.
+            homeostat = homeostasis.observe(
+                x, amount, state.homeostat, rule, informed, arm.decade
+            )
+            signal = xp.where(informed, x, NAN)
+            probability = xp.where(informed, homeostat.probability, probability)
+        else:
+            memories, homeostat, signal = state[3:6]
+        probability = xp.where(first, arm.start, probability)
         drawn = uniform < probability
-        mode = jnp.where(signals.is_first, drawn, state.mode ^ drawn)
-        restarts = signals.is_first | drawn
+        mode = drawn ^ (state.mode & same)
+        elapsed = state.elapsed * ~(first | drawn) + ONE_STEP
         return mode, ControllerState(
-            arm=state.arm,
-            mode=mode,
-            elapsed=jnp.where(restarts, 1, state.elapsed + 1),
-            memories=memories,
-            homeostat=homeostat,
-            signal=jnp.where(informed, x, jnp.nan),
-            probability=probability,
+            arm, mode, elapsed, memories, homeostat, signal, probability
         )
 
     return Controller(init, step)
 
 
-def _current_ending(state: ControllerState) -> Ending:
-    """Returns what may end the present period."""
-    return jax.tree.map(
-        lambda explore, exploit: jnp.where(state.mode, explore, exploit),
-        state.arm.explore,
-        state.arm.exploit,
-    )
-
-
 def _read(
     sources: tuple[Signal, ...], signals: Signals, state: ControllerState
-) -> tuple[Float[Array, ""], Bool[Array, ""], tuple[Any, ...]]:
+) -> tuple[Float[AnyArray, "*B"], Any, tuple[Any, ...]]:
     """Steps every signal and returns the value of the arm's own."""
     rows = [
         source.step(signals, memory)
         for source, memory in zip(sources, state.memories, strict=True)
     ]
-    values, readiness, memories = zip(*rows, strict=True)
-    chosen = [state.arm.signal == index for index in range(len(rows))]
-    x = jnp.select(chosen, values, 0.0)
-    return x, jnp.select(chosen, readiness, False), memories
+    x, ready, _ = rows[0]
+    for index in range(1, len(rows)):
+        xp = namespace(signals.is_first, state.mode)
+        chosen = state.arm.signal == index
+        x = xp.where(chosen, rows[index][0], x)
+        ready = xp.where(chosen, rows[index][1], ready)
+    return x, ready, tuple([memory for _, _, memory in rows])

@@ -33,113 +33,176 @@ there is one of each for every decade of rates. With shared ones, rates of 0.1 a
 alternately came out at 0.8 and 36 times their targets.
 """
 
-from typing import Literal, NamedTuple
+from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float, Int
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sidequest.types import Key
+import numpy as np
+
+from sidequest.switching.arrays import (
+    ONE,
+    ONE_STEP,
+    ZERO,
+    choose,
+    locate,
+    namespace,
+    put,
+    take,
+)
+from sidequest.types import AnyArray, Key
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
 
 Rule = Literal["saturated", "printed"]
 
-_HORIZON = 100.0  # tau = _HORIZON / rate: the averages span this many switches
-_GAIN_HORIZON = 10.0  # the gain responds within this many switches, well inside _HORIZON
-_FLAT = 1e-12  # a variance below _FLAT * mean^2 is rounding, not signal
+_HORIZON = np.array(
+    100.0, np.float32
+)  # tau = _HORIZON / rate: the averages span this many switches
+_GAIN_HORIZON = np.array(
+    10.0, np.float32
+)  # the gain responds within this many switches, well inside _HORIZON
+_FLAT = np.array(
+    1e-12, np.float32
+)  # a variance below _FLAT * mean^2 is rounding, not signal
 _DECADES = 8  # rates from 1 to 10^-7; lower ones share the last
-_HUGE = 1e18  # a signal beyond it counts as this: its square must fit in float32
+_LEAST_RATE = np.array(10.0 ** (1 - _DECADES), np.float32)
+_HUGE = np.array(
+    1e18, np.float32
+)  # a signal beyond it counts as this: its square must fit in float32
 
 
 class HomeostasisState(NamedTuple):
     """Averages of one environment's signal, over all its episodes."""
 
-    count: Int[Array, "decades"]
+    seen: Int[AnyArray, "*B"]
+    """Signals so far."""
+    mean: Float[AnyArray, "*B"]
+    variance: Float[AnyArray, "*B"]
+    count: Int[AnyArray, "decades *B"]
     """Signals so far; for each decade of rates."""
-    mean: Float[Array, ""]
-    variance: Float[Array, ""]
-    log_scale: Float[Array, "decades"]
+    log_scale: Float[AnyArray, "decades *B"]
     """Log of the average of x+; for each decade of rates."""
-    gain: Float[Array, "decades"]
+    gain: Float[AnyArray, "decades *B"]
     """Correction of the saturated rule; the printed rule leaves it at 1."""
-    probability: Float[Array, ""]
+    probability: Float[AnyArray, "*B"]
     """Probability of the last decision."""
 
 
 def init() -> HomeostasisState:
     """Returns the state before the first signal."""
     return HomeostasisState(
-        count=jnp.zeros(_DECADES, jnp.int32),
-        mean=jnp.zeros(()),
-        variance=jnp.ones(()),
-        log_scale=jnp.zeros(_DECADES),
-        gain=jnp.ones(_DECADES),
-        probability=jnp.zeros(()),
+        seen=np.zeros((), np.int32),
+        mean=np.zeros((), np.float32),
+        variance=np.ones((), np.float32),
+        count=np.zeros(_DECADES, np.int32),
+        log_scale=np.zeros(_DECADES, np.float32),
+        gain=np.ones(_DECADES, np.float32),
+        probability=np.zeros((), np.float32),
     )
 
 
 def step(
-    key: Key,
-    signal: Float[ArrayLike, ""],
-    rate: Float[ArrayLike, ""],
+    key: Key | Float[AnyArray, "*B"],
+    signal: Float[AnyArray, "*B"],
+    rate: Float[AnyArray, "*B"],
     state: HomeostasisState,
     rule: Rule = "saturated",
-) -> tuple[Bool[Array, ""], HomeostasisState]:
-    """Takes in one signal and decides whether to switch at this step."""
-    state = observe(jnp.asarray(signal), jnp.asarray(rate), state, rule)
-    return jax.random.uniform(key) < state.probability, state
+) -> tuple[Bool[AnyArray, "*B"], HomeostasisState]:
+    """Takes in one signal and decides whether to switch at this step.
+
+    `key` is a key of JAX, or the uniform random number itself.
+    """
+    xp = namespace(signal, rate, state.mean)
+    signal, rate = xp.asarray(signal, np.float32), xp.asarray(rate, np.float32)
+    state = observe(signal, rate, state, rule)
+    if not str(getattr(key, "dtype", "float")).startswith("float"):
+        import jax
+
+        key = jax.random.uniform(key)
+    return key < state.probability, state
 
 
 def observe(
-    signal: Float[Array, ""],
-    rate: Float[Array, ""],
+    signal: Float[AnyArray, "*B"],
+    rate: Float[AnyArray, "*B"],
     state: HomeostasisState,
     rule: Rule = "saturated",
+    where: Bool[AnyArray, "*B"] | None = None,
+    decade: Int[AnyArray, "*B"] | None = None,
 ) -> HomeostasisState:
-    """Takes in one signal without drawing; the state holds the probability of a switch."""
-    # A comparison with every decade is cheaper than a gather and a scatter.
-    here = jnp.arange(_DECADES) == jnp.clip(jnp.round(-jnp.log10(rate)), 0, _DECADES - 1)
-    count = state.count + here
+    """Takes in one signal without drawing; the state holds the probability of a switch.
+
+    The state changes only `where` marked, if that is given; `decade` is that of the rate.
+    """
+    xp = namespace(signal, state.mean)
+    place = locate(decade_of(rate) if decade is None else decade, _DECADES)
+    old_count = take(state.count, place)
+    old_log_scale, old_gain = take(state.log_scale, place), take(state.gain, place)
+    seen, count, longest = state.seen + ONE_STEP, old_count + ONE_STEP, _HORIZON / rate
     # The mean and the variance have seen all signals, a scale those of its decade.
-    tau = jnp.minimum(jnp.sum(count).astype(jnp.float32), _HORIZON / rate)
-    signal = jnp.clip(signal, -_HUGE, _HUGE)
+    tau = xp.minimum(seen.astype(np.float32), longest)
+    signal = xp.maximum(xp.minimum(signal, _HUGE), -_HUGE)
     mean = state.mean + (signal - state.mean) / tau
-    variance = state.variance + (jnp.square(signal - mean) - state.variance) / tau
-    flat = variance <= _FLAT * jnp.square(mean)
-    z = jnp.where(flat, 0.0, (signal - mean) / jnp.sqrt(jnp.where(flat, 1.0, variance)))
-    decide = {"saturated": _saturated, "printed": _printed}.get(rule)
-    if decide is None:
-        raise ValueError(f"rule is {rule!r}; it is 'saturated' or 'printed'")
-    own, log_scale, gain = (
-        jnp.sum(jnp.where(here, each, 0)) for each in (count, state.log_scale, state.gain)
+    error = signal - mean
+    variance = state.variance + (error * error - state.variance) / tau
+    flat = variance <= _FLAT * (mean * mean)
+    z = error / xp.sqrt(variance + flat) * ~flat
+    tau = xp.minimum(count.astype(np.float32), longest)
+    decide = _RULES.get(rule) or find_rule(rule)
+    change, probability, gain = decide(xp, z - old_log_scale, rate, tau, count, old_gain)
+    # `change` is formed apart: added term by term to log_scale, its small parts would
+    # drown in float32 when tau is 10^6.
+    new = HomeostasisState(
+        seen, mean, variance, count, old_log_scale + change, gain, probability
     )
-    tau = jnp.minimum(own.astype(jnp.float32), _HORIZON / rate)
-    change, probability, gain = decide(z - log_scale, rate, tau, own, gain)
+    if where is not None:
+        old = (*state[:3], old_count, old_log_scale, old_gain, state.probability)
+        new = choose(where, new, old)
     return HomeostasisState(
-        count=count,
-        mean=mean,
-        variance=variance,
-        # `change` is formed apart: added term by term to log_scale, its small parts
-        # would drown in float32 when tau is 10^6.
-        log_scale=state.log_scale + jnp.where(here, change, 0.0),
-        gain=jnp.where(here, gain, state.gain),
-        probability=probability,
+        seen=new.seen,
+        mean=new.mean,
+        variance=new.variance,
+        count=put(state.count, place, new.count),
+        log_scale=put(state.log_scale, place, new.log_scale),
+        gain=put(state.gain, place, new.gain),
+        probability=new.probability,
     )
 
 
-def _printed(excess, rate, tau, count, gain):
+def decade_of(rate: Float[AnyArray, "*B"]) -> Int[AnyArray, "*B"]:
+    """Returns the index of the scale and the gain that serve a target rate."""
+    xp = namespace(rate)
+    decade = xp.rint(-xp.log10(xp.maximum(rate, _LEAST_RATE)))
+    return xp.maximum(decade, ZERO).astype(int)
+
+
+def _printed(xp: Any, excess, rate, tau, count, gain):
     """`excess` is log(x+ / scale). In logs throughout: exp(excess) may overflow."""
     del count
-    change = jnp.logaddexp(jnp.log1p(-1.0 / tau), excess - jnp.log(tau))
-    log_probability = jnp.log(rate) + excess - change
-    return change, jnp.exp(jnp.minimum(log_probability, 0.0)), gain
+    change = xp.logaddexp(xp.log1p(-ONE / tau), excess - xp.log(tau))
+    log_probability = xp.log(rate) + excess - change
+    return change, xp.exp(xp.minimum(log_probability, ZERO)), gain
 
 
-def _saturated(excess, rate, tau, count, gain):
+def _saturated(xp: Any, excess, rate, tau, count, gain):
     """The cap bounds x+ / scale by 1 / (rate gain), so that plain numbers will do."""
-    ratio = jnp.exp(excess)
+    ratio = xp.exp(excess)
+    scaled_rate = rate * gain
     # At t = 1 there is no scale yet to compare with.
-    ratio = jnp.where(count > 1, jnp.minimum(ratio, 1.0 / (rate * gain)), ratio)
-    growth = (ratio - 1.0) / tau
-    probability = jnp.minimum(1.0, rate * gain * ratio / (1.0 + growth))
-    gain = gain * jnp.exp((rate - probability) / _GAIN_HORIZON)
-    return jnp.log1p(growth), probability, gain
+    ratio = xp.where(count > ONE_STEP, xp.minimum(ratio, ONE / scaled_rate), ratio)
+    growth = (ratio - ONE) / tau
+    probability = xp.minimum(scaled_rate * ratio / (ONE + growth), ONE)
+    gain = gain * xp.exp((rate - probability) / _GAIN_HORIZON)
+    return xp.log1p(growth), probability, gain
+
+
+_RULES = {"saturated": _saturated, "printed": _printed}
+
+
+def find_rule(rule: Rule) -> Callable[..., Any]:
+    """Returns the function of a rule; raises a ValueError if there is none of this name."""
+    if not isinstance(rule, str) or rule not in _RULES:
+        raise ValueError(f"rule is {rule!r}; it is 'saturated' or 'printed'")
+    return _RULES[rule]

@@ -14,18 +14,18 @@ One meta-controller serves all environments of a run: arms are drawn with the pr
 probabilities, and bandits are updated with episodes in the order in which they end.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
 import numpy as np
-from jax import lax
-from jaxtyping import Array, Bool, Float, Int, Num
 
 from sidequest.switching import bandits
+from sidequest.switching.arrays import ONE, fold_marked, namespace, slide
 from sidequest.switching.bandits import Ended
 from sidequest.switching.controllers import Arm, Ending
+from sidequest.switching.homeostasis import decade_of
 from sidequest.switching.triggers import COIN, COUNTER, INFORMED, NEVER, SIGNALS
 from sidequest.switching.variants import (
     PAPER_ARMS,
@@ -36,7 +36,10 @@ from sidequest.switching.variants import (
     Variant,
     VariantError,
 )
-from sidequest.types import AnyArray, Key
+from sidequest.types import AnyArray
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int, Num
 
 DIMENSIONS = ("start", "exploit", "explore")
 UPDATE_CHUNK = 32  # episodes in one pass over the bandits' windows
@@ -154,7 +157,7 @@ def fix_arms(variant: VariantArrays, fixed: Mapping[str, float]) -> VariantArray
 class MetaState(NamedTuple):
     variant: VariantArrays
     bandit: Any
-    lengths: Float[Array, "N"]
+    lengths: Float[AnyArray, "N"]
     """Of the most recent episodes, newest last; NaN where there was none yet."""
 
 
@@ -162,8 +165,8 @@ class ArmProbabilities(NamedTuple):
     """What actors need to draw arms."""
 
     variant: VariantArrays
-    probabilities: Float[Array, "D K"]
-    length: Float[Array, ""]
+    probabilities: Float[AnyArray, "D K"]
+    length: Float[AnyArray, ""]
     """The length that a share of an episode refers to."""
 
 
@@ -178,96 +181,92 @@ class Episodes(NamedTuple):
 class MetaController(NamedTuple):
     init: Callable[[VariantArrays], MetaState]
     arm_probabilities: Callable[[MetaState], ArmProbabilities]
-    update: Callable[[MetaState, Episodes, Bool[Array, "E"]], MetaState]
+    update: Callable[[MetaState, Episodes, Bool[AnyArray, "E"]], MetaState]
     """(state, episodes, ended) -> state: counts the episodes that have ended, in order."""
 
 
 def make_metacontroller(
     bandit: Callable[[int], bandits.Bandit] = bandits.proportional,
     arms: ArmSets = PAPER_ARMS,
+    dimensions: Sequence[str] = DIMENSIONS,
 ) -> MetaController:
-    """Returns a meta-controller; `bandit` makes the bandit of a dimension from its size."""
+    """Returns a meta-controller; `bandit` makes the bandit of a dimension from its size.
+
+    Only `dimensions` have bandits; the others have one entry, in every variant.
+    """
     width = max(len(values) for values in (*arms, (0, 1)))
-    choosing = bandits.factored(bandit(width))
+    choosing = bandit(width)
+    adapted = [DIMENSIONS.index(name) for name in dimensions]
+    always_first = (np.arange(width) == 0).astype(np.float32)
 
     def init(variant: VariantArrays) -> MetaState:
-        variant = jax.tree.map(jnp.asarray, variant)
-        lengths = jnp.full(_LENGTHS_KEPT, jnp.nan)
-        return MetaState(variant, choosing.init(variant.in_use), lengths)
-
-    def arm_probabilities(state: MetaState) -> ArmProbabilities:
-        known = jnp.sum(~jnp.isnan(state.lengths))
-        median = jnp.nanmedian(state.lengths)
-        length = jnp.where(known >= _LENGTHS_NEEDED, median, _LENGTH_ASSUMED)
-        probabilities = choosing.probabilities(state.bandit)
-        return ArmProbabilities(state.variant, probabilities, length)
-
-    def add(state: MetaState, episodes: Episodes, count: Int[Array, ""]) -> MetaState:
-        """Updates the bandits with the first `count` of these episodes."""
-        lengths = jnp.concatenate([state.lengths, episodes.lengths.astype(jnp.float32)])
+        lengths = np.full(_LENGTHS_KEPT, np.nan, np.float32)
         return MetaState(
-            variant=state.variant,
-            bandit=choosing.update(
-                state.bandit, Ended(episodes.choices, episodes.returns, count)
-            ),
-            lengths=lax.dynamic_slice(lengths, (count,), (_LENGTHS_KEPT,)),
+            variant, choosing.init(variant.in_use[np.array(adapted, int)]), lengths
         )
 
-    def update(state: MetaState, episodes: Episodes, ended: Bool[Array, "E"]) -> MetaState:
+    def arm_probabilities(state: MetaState) -> ArmProbabilities:
+        xp = namespace(state.lengths, state.variant.in_use)
+        known = (~xp.isnan(state.lengths)).sum()
+        ordered = xp.sort(state.lengths)  # those that are not known come last
+        median = (ordered[(known - 1) // 2] + ordered[known // 2]) / 2
+        length = xp.where(known >= _LENGTHS_NEEDED, median, np.float32(_LENGTH_ASSUMED))
+        rows = [always_first] * len(DIMENSIONS)
+        if adapted:
+            chosen = choosing.probabilities(state.bandit)
+            for place, dimension in enumerate(adapted):
+                rows[dimension] = chosen[place]
+        return ArmProbabilities(state.variant, xp.stack(rows), length)
+
+    def add(state: MetaState, episodes: Episodes, count: Int[AnyArray, ""]) -> MetaState:
+        """Updates the bandits with the first `count` of these episodes."""
+        xp = namespace(state.lengths, episodes.returns)
+        lengths = xp.concatenate([state.lengths, episodes.lengths.astype(np.float32)])
+        bandit = state.bandit
+        if adapted:
+            played = episodes.choices[:, np.array(adapted)].T
+            bandit = choosing.update(bandit, Ended(played, episodes.returns, count))
+        return MetaState(state.variant, bandit, slide(lengths, count, _LENGTHS_KEPT))
+
+    def update(
+        state: MetaState, episodes: Episodes, ended: Bool[AnyArray, "E"]
+    ) -> MetaState:
         # A return that is not finite would spoil the mean of the whole window.
-        ended &= jnp.isfinite(episodes.returns)
-        count = jnp.sum(ended)
-        episodes = _in_front(episodes, ended)
-        if len(ended) <= UPDATE_CHUNK:
-            return add(state, episodes, count)
-
-        def add_chunk(i: Int[Array, ""], state: MetaState) -> MetaState:
-            first = i * UPDATE_CHUNK
-            part = jax.tree.map(
-                lambda leaf: lax.dynamic_slice_in_dim(leaf, first, UPDATE_CHUNK), episodes
-            )
-            return add(state, part, jnp.minimum(count - first, UPDATE_CHUNK))
-
-        return lax.fori_loop(0, -(-count // UPDATE_CHUNK), add_chunk, state)
+        ended = ended & namespace(ended).isfinite(episodes.returns)
+        return fold_marked(add, state, episodes, ended, UPDATE_CHUNK)
 
     return MetaController(init, arm_probabilities, update)
 
 
-def _in_front(episodes: Episodes, ended: Bool[Array, "E"]) -> Episodes:
-    """Returns those that have ended, in order; then zeros, to a whole number of chunks."""
-    size = -(-len(ended) // UPDATE_CHUNK) * UPDATE_CHUNK
-    place = jnp.where(ended, jnp.cumsum(ended) - 1, size)
-
-    def move(leaf: Array) -> Array:
-        empty = jnp.zeros((size, *leaf.shape[1:]), leaf.dtype)
-        return empty.at[place].set(leaf, mode="drop")
-
-    return jax.tree.map(move, episodes)
-
-
-def draw(key: Key, arms: ArmProbabilities) -> tuple[Int[Array, "D"], Arm]:
-    """Draws an entry of each dimension: the arm of one episode."""
-    keys = jax.random.split(key, len(DIMENSIONS))
-    choices = jax.vmap(bandits.draw)(keys, arms.probabilities)
+def draw(
+    uniforms: Float[AnyArray, "D *B"], arms: ArmProbabilities
+) -> tuple[Int[AnyArray, "D *B"], Arm]:
+    """Draws an entry of each dimension: the arm of an episode."""
+    choices = bandits.draw(uniforms, arms.probabilities)
     return choices, _arm_of(choices, arms)
 
 
-def _arm_of(choices: Int[Array, "D"], arms: ArmProbabilities) -> Arm:
+def _arm_of(choices: Int[AnyArray, "D *B"], arms: ArmProbabilities) -> Arm:
     """Returns the numbers of these choices.
 
     A share f of the length L means max(1, round(f L)) steps. Symmetric switching gives
     explore periods the exploit amount.
     """
     variant = arms.variant
-    chosen = jnp.arange(variant.entries.shape[1])[None] == choices[:, None]
-    start, exploit, explore = jnp.sum(jnp.where(chosen, variant.entries, 0.0), axis=1)
-    amounts = jnp.stack([exploit, jnp.where(variant.symmetric, exploit, explore)])
-    shares = jnp.stack([variant.share[0], jnp.where(variant.symmetric, *variant.share)])
-    steps = jnp.maximum(1.0, jnp.round(amounts * arms.length))
-    amounts = jnp.where(shares, steps, amounts)
+    xp = namespace(choices, variant.entries)
+    ones = [1] * (choices.ndim - 1)
+    entries = variant.entries.reshape(*variant.entries.shape, *ones)
+    chosen = choices[:, None] == xp.arange(entries.shape[1]).reshape(-1, *ones)
+    start, exploit, explore = (entries * chosen).sum(1)
+    amounts = xp.stack([exploit, xp.where(variant.symmetric, exploit, explore)])
+    shares = xp.where(variant.symmetric, variant.share[0], variant.share)
+    if xp is not np or shares.any():
+        steps = xp.maximum(xp.rint(amounts * arms.length), ONE)
+        amounts = xp.where(shares.reshape(-1, *ones), steps, amounts)
     return Arm(
         start=start,
         exploit=Ending(variant.kinds[0], amounts[0]),
         explore=Ending(variant.kinds[1], amounts[1]),
         signal=variant.signal,
+        decade=decade_of(exploit),
     )

@@ -12,25 +12,39 @@ place of the trace, a histogram of period lengths: exact up to 128 steps, 16 bin
 octave above, each with the sum of its lengths so that equal lengths stay exact.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
 
-import jax.numpy as jnp
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
 
-from sidequest.types import Mode
+from sidequest.switching.arrays import (
+    NAN,
+    ONE_STEP,
+    add_columns,
+    clear,
+    columns,
+    namespace,
+    pick,
+)
+from sidequest.types import AnyArray, Mode
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
 
 _EXACT = 128
 _PER_OCTAVE = 16
-_BINS = _EXACT + 8 * _PER_OCTAVE  # up to 32768 steps; longer periods share the last bin
+_BINS = _EXACT + 8 * _PER_OCTAVE
+_LONGEST = 2**8 * _EXACT  # longer periods share the last bin
 
 
 class PeriodStats(NamedTuple):
     """Explore periods of one episode, or of a batch of them."""
 
-    p: float | Float[Array, ""]
-    median: float | Float[Array, ""]
-    relative_median: float | Float[Array, ""]
+    p: float | Float[AnyArray, "*B"]
+    median: float | Float[AnyArray, "*B"]
+    relative_median: float | Float[AnyArray, "*B"]
     lengths: Int[np.ndarray, "N"] | None = None
     """Every explore period, in order; None where they were not kept."""
 
@@ -59,73 +73,101 @@ def periods(trace) -> PeriodStats:
 
 
 class PeriodsState(NamedTuple):
-    """The state of the streaming form: the present episode of one environment."""
+    """The state of the streaming form: the present episode."""
 
-    steps: Int[Array, ""]
-    explored: Int[Array, ""]
-    open_length: Int[Array, ""]
+    steps: Int[AnyArray, "*B"]
+    explored: Int[AnyArray, "*B"]
+    open_length: Int[AnyArray, "*B"]
     """Length of the present explore period; 0 in exploit mode."""
-    started_exploring: Bool[Array, ""]
-    counts: Int[Array, "N"]
-    sums: Float[Array, "N"]
+    started_exploring: Bool[AnyArray, "*B"]
+    counts: Int[AnyArray, "N *B"]
+    sums: Float[AnyArray, "N *B"]
 
 
 def init() -> PeriodsState:
     """Returns the state before the first step."""
-    zero = jnp.zeros((), jnp.int32)
-    counts = jnp.zeros(_BINS, jnp.int32)
-    return PeriodsState(zero, zero, zero, jnp.bool_(False), counts, jnp.zeros(_BINS))
+    zero = np.zeros((), np.int32)
+    counts, sums = np.zeros(_BINS, np.int32), np.zeros(_BINS, np.float32)
+    return PeriodsState(zero, zero, zero, np.zeros((), bool), counts, sums)
 
 
-def step(mode: Mode, is_first: Bool[Array, ""], state: PeriodsState) -> PeriodsState:
+def step(mode: Mode, is_first: Bool[AnyArray, "*B"], state: PeriodsState) -> PeriodsState:
     """Adds the mode of one step; `is_first` starts a new episode."""
-    open_before = jnp.where(is_first, 0, state.open_length)
-    closes = (open_before > 0) & ~mode
-    counts, sums = _insert(state, open_before, closes)
+    xp = namespace(mode, is_first, state.steps)
+    same = ~is_first
+    counts, sums = clear(state.counts, is_first), clear(state.sums, is_first)
+    open_length = state.open_length * same
+    closes = (open_length > 0) & ~mode
+    counts, sums = _insert(counts, sums, open_length, closes)
     return PeriodsState(
-        steps=jnp.where(is_first, 0, state.steps) + 1,
-        explored=jnp.where(is_first, 0, state.explored) + mode,
-        open_length=jnp.where(mode, open_before + 1, 0),
-        started_exploring=jnp.where(is_first, mode, state.started_exploring),
-        counts=jnp.where(is_first, 0, counts),
-        sums=jnp.where(is_first, 0.0, sums),
+        steps=state.steps * same + ONE_STEP,
+        explored=state.explored * same + mode,
+        open_length=(open_length + ONE_STEP) * mode,
+        started_exploring=xp.where(is_first, mode, state.started_exploring),
+        counts=counts,
+        sums=sums,
     )
 
 
 def summary(state: PeriodsState) -> PeriodStats:
     """Returns the statistics of the episode so far."""
-    counts, sums = _insert(state, state.open_length, state.open_length > 0)
-    cumulative = jnp.cumsum(counts)
+    xp = namespace(state.steps)
+    counts, sums = xp.array(state.counts), xp.array(state.sums)
+    counts, sums = _insert(counts, sums, state.open_length, state.open_length > 0)
+    cumulative = xp.cumsum(counts, axis=0)
     total = cumulative[-1]
-    mean_in_bin = sums / jnp.maximum(counts, 1)
+    mean_in_bin = sums / xp.maximum(counts, 1).astype(np.float32)
 
-    def ranked(rank: Int[Array, ""]) -> Float[Array, ""]:
-        return mean_in_bin[jnp.sum(cumulative <= rank)]
+    def ranked(rank: Int[AnyArray, "*B"]) -> Float[AnyArray, "*B"]:
+        place = xp.minimum((cumulative <= rank).sum(0), _BINS - 1)
+        return pick(mean_in_bin, place)
 
     middle = (ranked((total - 1) // 2) + ranked(total // 2)) / 2
-    median = jnp.where(total > 0, middle, jnp.nan)
-    steps = jnp.maximum(state.steps, 1)
-    return PeriodStats(state.explored / steps, median, median / steps)
+    median = xp.where(total > 0, middle, NAN)
+    steps = xp.maximum(state.steps, 1).astype(np.float32)
+    return PeriodStats(state.explored.astype(np.float32) / steps, median, median / steps)
 
 
-def number(state: PeriodsState) -> Int[Array, ""]:
+def number(state: PeriodsState) -> Int[AnyArray, "*B"]:
     """Returns the number of explore periods so far, an open one included."""
-    return jnp.sum(state.counts) + (state.open_length > 0)
+    return state.counts.sum(0) + (state.open_length > 0)
 
 
-def entry_rate(state: PeriodsState) -> Float[Array, ""]:
+def entry_rate(state: PeriodsState) -> Float[AnyArray, "*B"]:
     """Returns switches to explore per exploit step; NaN if no step exploited."""
-    entries = number(state) - state.started_exploring
-    return entries / (state.steps - state.explored)
+    xp = namespace(state.steps)
+    exploited = (state.steps - state.explored).astype(np.float32)
+    entries = (number(state) - state.started_exploring).astype(np.float32)
+    return entries / xp.where(exploited > 0, exploited, NAN)
 
 
 def _insert(
-    state: PeriodsState, length: Int[Array, ""], happens: Bool[Array, ""]
-) -> tuple[Int[Array, "N"], Float[Array, "N"]]:
-    size = length.astype(jnp.float32)
-    octaves = jnp.log2(jnp.maximum(size, _EXACT) / _EXACT)
-    coarse = _EXACT + jnp.floor(_PER_OCTAVE * octaves).astype(jnp.int32)
-    index = jnp.where(length <= _EXACT, length - 1, jnp.minimum(coarse, _BINS - 1))
-    # A comparison with every bin is one kernel with all around it; a scatter is one alone.
-    here = (jnp.arange(_BINS) == index) & happens
-    return state.counts + here, state.sums + jnp.where(here, size, 0.0)
+    counts: Int[AnyArray, "N *B"],
+    sums: Float[AnyArray, "N *B"],
+    length: Int[AnyArray, "*B"],
+    happens: Bool[AnyArray, "*B"],
+) -> tuple[Int[AnyArray, "N *B"], Float[AnyArray, "N *B"]]:
+    """Adds a period of this length to the histogram where it happens."""
+    xp = namespace(happens)
+    if xp is np and not np.count_nonzero(happens):
+        return counts, sums
+    length = columns(happens, length)[1]
+    if xp is np:
+        index = _bin_table().take(np.minimum(length, _LONGEST))
+    else:
+        index = _bin(xp, length)
+    rows = (ONE_STEP, length.astype(np.float32))
+    return add_columns((counts, sums), happens, index, rows)
+
+
+def _bin(xp: Any, length: Int[AnyArray, "*B"]) -> Int[AnyArray, "*B"]:
+    """Returns the bin of the histogram for a period of this length."""
+    octaves = xp.log2(xp.maximum(length.astype(np.float32), _EXACT) / _EXACT)
+    coarse = _EXACT + xp.floor(_PER_OCTAVE * octaves).astype(np.int32)
+    return xp.where(length <= _EXACT, length - 1, xp.minimum(coarse, _BINS - 1))
+
+
+@functools.cache
+def _bin_table() -> Int[np.ndarray, "lengths"]:
+    """Returns the bin of every length up to the last bin; looking up costs less."""
+    return _bin(np, np.arange(_LONGEST + 1, dtype=np.int32))

@@ -5,30 +5,19 @@ synthetic. Most rewards arrive as predicted, so that the value-promise error is 
 few patches of every episode they do not.
 """
 
-import functools
+from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
 
-from sidequest.switching.metacontroller import (
-    VariantArrays,
-    fix_arms,
-    name_arms,
-    variant_arrays,
-)
-from sidequest.switching.switch import (
-    DISCOUNT,
-    Functions,
-    SwitchState,
-    advance,
-    init,
-    make_functions,
-)
+from sidequest.switching.switch import DISCOUNT, UNIFORMS, make_switch
 from sidequest.switching.variants import Variant
 from sidequest.types import Signals, Trace
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 _PATCH = 30  # steps
 
@@ -53,30 +42,17 @@ def simulate(
     if surprise is None:
         surprise = _patches(rng, steps, episode)
     signals = _synthetic_signals(rng, surprise, episode)
-    arrays = fix_arms(variant_arrays(variant), name_arms(variant, arms))
-    rows = jax.tree.map(lambda column: jnp.asarray(column)[:, None], signals)
-    modes, signal, probability = _run(make_functions(), arrays, seed, rows)
-    return Trace(
-        modes=np.asarray(modes),
-        is_first=signals.is_first,
-        signal=np.asarray(signal),
-        probability=np.asarray(probability),
-        reward=signals.reward,
-    )
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _run(
-    functions: Functions, variant: VariantArrays, seed: Int[Array, ""], rows: Signals
-) -> tuple[Bool[Array, "T"], Float[Array, "T"], Float[Array, "T"]]:
-    """Returns modes, signals and probabilities; compiled once for all variants."""
-
-    def step(state: SwitchState, row: Signals):
-        modes, state = advance(functions, state, row)
-        controllers = state.controllers
-        return state, (modes[0], controllers.signal[0], controllers.probability[0])
-
-    return jax.lax.scan(step, init(functions, variant, 1, seed), rows)[1]
+    functions = make_switch(variant, arms)
+    state, rows = functions.init(1), []
+    with np.errstate(all="ignore"):
+        for t in range(steps):
+            row = Signals(*(column[t : t + 1] for column in signals))
+            uniforms = rng.random((UNIFORMS, 1), np.float32)
+            _, state = functions.step(state, uniforms, row)
+            played = state.controllers
+            rows.append((played.mode[0], played.signal[0], played.probability[0]))
+    modes, signal, probability = map(np.array, zip(*rows, strict=True))
+    return Trace(modes, signals.is_first, signal, probability, signals.reward)
 
 
 def _patches(rng: np.random.Generator, steps: int, episode: int) -> Float[np.ndarray, "T"]:

@@ -5,25 +5,37 @@ while True:
     modes = switch.step(reward=r, discount=d, value=q.max(-1), is_first=first)
     action = np.where(modes, explore_action, greedy_action)
 
-`Switch` is a shell over two pure functions, `init` and `advance`, which join controllers,
-bandits and statistics for a batch of environments; inside `jit`, `vmap` or `scan` use them.
+`Switch` is a shell over two pure functions, `init` and `step` of `make_switch`, which join
+controllers, bandits and statistics for a batch of environments. They run on NumPy arrays
+and, with the same decisions, inside JAX's `jit`, `vmap` and `scan`.
 """
 
-import functools
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+import json
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
-from numpy.typing import ArrayLike
 
 from sidequest.switching import homeostasis, metacontroller, periods
+from sidequest.switching.arrays import (
+    ONE_STEP,
+    ZERO,
+    choose,
+    columns,
+    fill,
+    namespace,
+    repeat,
+    update_if_any,
+)
 from sidequest.switching.bandits import Bandit, proportional
 from sidequest.switching.controllers import Controller, ControllerState, make_controller
 from sidequest.switching.metacontroller import (
     DIMENSIONS,
+    ArmProbabilities,
     Arms,
     Episodes,
     MetaController,
@@ -34,149 +46,238 @@ from sidequest.switching.metacontroller import (
     name_arms,
     variant_arrays,
 )
-from sidequest.switching.triggers import SIGNALS, Signal, stateless
+from sidequest.switching.triggers import COIN, COUNTER, INFORMED, SIGNALS, Signal, stateless
 from sidequest.switching.variants import Variant, parse
-from sidequest.types import Signals
+from sidequest.types import AnyArray, Mode, Signals
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+    from numpy.typing import ArrayLike
 
 DISCOUNT = 0.997  # the paper's
+UNIFORMS = 1 + len(DIMENSIONS)
+"""Uniform random numbers that a step of one environment takes: for its mode and its arm."""
+_VERSION = 2  # of `Switch.state_dict`
+_SHARED = 16  # a bandit's update waits for a 16th of the environments
+_SPAWN = 0x51DE
+_KEPT = 1_000  # steps that `Switch.plot` can show
 _STATISTICS = ("p_X", "med_X", "rmed_X", "realised_rate", "return", "length")
+_GIVEN = ("value", "action_mismatch", "value_variance", "novelty")
+_MAY_BE_NAN = ("controllers.signal", "meta.lengths", "meta.bandit.errors")
+_TRIGGERS = {int(COUNTER): "counter", int(COIN): "coin"}
+_AUTORESETS = {"nextstep": "is_last", "samestep": "is_first"}
 
-_SignalFunction: TypeAlias = Callable[[Signals], Float[Array, ""]] | Signal
-
-
-class Functions(NamedTuple):
-    """The functions that a switch is made of: they determine the compiled program."""
-
-    controller: Controller
-    meta: MetaController
+_SignalFunction: TypeAlias = Callable[[Signals], Any] | Signal
 
 
-@functools.lru_cache
-def make_functions(
-    rule: homeostasis.Rule = "saturated",
-    signal: _SignalFunction | None = None,
-    bandit: Callable[[int], Bandit] = proportional,
-) -> Functions:
-    """Returns the functions of a switch; cached, so that switches share one program."""
-    signals = dict(SIGNALS)
-    if signal is not None:
-        own = signal if isinstance(signal, Signal) else stateless(signal)
-        signals = dict.fromkeys(signals, own)
-    return Functions(make_controller(signals, rule), make_metacontroller(bandit))
+class Finished(NamedTuple):
+    """What statistics and bandits need of an episode."""
+
+    choices: Int[AnyArray, "D B"]
+    returns: Float[AnyArray, "B"]
+    periods: periods.PeriodsState
 
 
 class SwitchState(NamedTuple):
-    """Arrays with an axis [B] for environments, and arrays of all environments together."""
+    """Arrays whose last axis is the environments', and arrays of all of them together."""
 
     controllers: ControllerState
-    choices: Int[Array, "B D"]
-    returns: Float[Array, "B"]
+    choices: Int[AnyArray, "D B"]
+    returns: Float[AnyArray, "B"]
     periods: periods.PeriodsState
+    begins: Bool[AnyArray, "B"]
+    """Whether the next step is the first of an episode, marked or not."""
     meta: MetaState
-    key: Array
-    steps: Int[Array, ""]
-    sums: Float[Array, "S"]
+    arms: ArmProbabilities
+    finished: Finished
+    """The last episode of each environment."""
+    waiting: Bool[AnyArray, "B"]
+    """Whether statistics and bandits have yet to be updated with it."""
+    sums: Float[AnyArray, "S"]
     """Of `_STATISTICS`, over the finished episodes that had them."""
-    counts: Float[Array, "S"]
+    counts: Int[AnyArray, "S"]
 
 
-def init(
-    functions: Functions, variant: VariantArrays, size: int, seed: int | Int[Array, ""]
-) -> SwitchState:
-    """Returns the state of `size` environments before their first step."""
-    meta = functions.meta.init(variant)
-    key, init_key = jax.random.split(jax.random.key(seed))
-    keys = jax.random.split(init_key, size)
-    choices, arms = _draw_arms(functions, meta, keys)
-    fresh = jax.tree.map(lambda leaf: jnp.stack([leaf] * size), periods.init())
-    return SwitchState(
-        controllers=jax.vmap(functions.controller.init)(keys, arms),
-        choices=choices,
-        returns=jnp.zeros(size),
-        periods=fresh,
-        meta=meta,
-        key=jax.random.key_data(key),
-        steps=jnp.zeros((), jnp.int32),
-        sums=jnp.zeros(len(_STATISTICS)),
-        counts=jnp.zeros(len(_STATISTICS)),
-    )
+class SwitchFunctions(NamedTuple):
+    """Pure functions, for NumPy and for JAX's `jit`, `vmap` and `scan`."""
+
+    init: Callable[[int], SwitchState]
+    """(streams) -> the state of so many environments before their first step."""
+    step: Callable[..., tuple[Mode, SwitchState]]
+    """(state, uniforms, signals, is_last=None) -> (modes, state).
+
+    `uniforms` are random numbers [UNIFORMS, B] in [0, 1); each field of `signals` has the
+    axis [B]. `is_last` marks environments whose episode is over, see `Switch.step`.
+    """
 
 
-def advance(
-    functions: Functions, state: SwitchState, signals: Signals
-) -> tuple[Bool[Array, "B"], SwitchState]:
-    """Advances all environments by one step; each field of `signals` has the axis [B]."""
-    size = signals.is_first.shape[0]
-    key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.steps)
-    draw_key, step_key = jax.random.split(key)
-    # The first step of all is the first of an episode, whether marked or not.
-    first = signals.is_first | (state.periods.steps == 0)
-    # The reward that arrives with a first observation is the last of the episode before.
-    state = state._replace(returns=state.returns + signals.reward)
-    start = functools.partial(_start_episodes, functions, draw_key, first)
-    state = jax.lax.cond(jnp.any(first), start, lambda same: same, state)
-    modes, controllers = jax.vmap(functions.controller.step)(
-        jax.random.split(step_key, size),
-        signals._replace(is_first=first),
-        state.controllers,
-    )
-    return modes, state._replace(
-        controllers=controllers,
-        periods=jax.vmap(periods.step)(modes, first, state.periods),
-        steps=state.steps + 1,
-    )
+def make_switch(
+    variant: str | Variant,
+    arms: Arms | None = None,
+    *,
+    signal: _SignalFunction | None = None,
+    bandit: Callable[[int], Bandit] = proportional,
+    rule: homeostasis.Rule = "saturated",
+) -> SwitchFunctions:
+    """Returns the functions that a `Switch` of these arguments is made of."""
+    variant = parse(variant)
+    fixed = name_arms(variant, arms)
+    arrays = fix_arms(variant_arrays(variant), fixed)
+    sources = {}
+    if variant.informed:
+        own = SIGNALS[str(variant.trigger)] if signal is None else _own_signal(signal)
+        sources[str(variant.trigger)] = own
+    controller = make_controller(sources, rule)
+    adapted = [name for name in variant.bandits() if name not in fixed]
+    meta = make_metacontroller(bandit, dimensions=adapted)
+    # Otherwise every episode has the same arm.
+    adapts = bool(adapted) or bool(arrays.share.any())
+    return _join(controller, meta, arrays, adapts)
 
 
-def _start_episodes(
-    functions: Functions, key: Array, first: Bool[Array, "B"], state: SwitchState
-) -> SwitchState:
-    """Updates the bandits with the episodes that ended, and draws arms for new ones."""
-    ended = first & (state.periods.steps > 0)
-    episodes = Episodes(state.choices, state.returns, state.periods.steps)
-    meta = functions.meta.update(state.meta, episodes, ended)
-    sums, counts = _count_episodes(state, ended)
-    choices, arms = _draw_arms(functions, meta, jax.random.split(key, first.shape[0]))
+def _join(
+    controller: Controller, meta: MetaController, arrays: VariantArrays, adapts: bool
+) -> SwitchFunctions:
+    """Returns the functions of a variant; what they compile serves other variants too."""
 
-    def choose(new: Array, old: Array) -> Array:
-        return jnp.where(first.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+    def init(streams: int) -> SwitchState:
+        fresh = meta.init(arrays)
+        probabilities = meta.arm_probabilities(fresh)
+        choices, arm = metacontroller.draw(
+            np.zeros((len(DIMENSIONS), streams), np.float32), probabilities
+        )
+        returns, one = np.zeros(streams, np.float32), periods.init()
+        rest = repeat(tuple(controller.init(arm)[1:]), streams)
+        return SwitchState(
+            controllers=ControllerState(arm, *rest),
+            choices=choices,
+            returns=returns,
+            periods=repeat(one, streams),
+            begins=np.ones(streams, bool),
+            meta=fresh,
+            arms=probabilities,
+            finished=Finished(choices, returns, repeat(one, streams)),
+            waiting=np.zeros(streams, bool),
+            sums=np.zeros(len(_STATISTICS), np.float32),
+            counts=np.zeros(len(_STATISTICS), np.int32),
+        )
 
-    arms = jax.tree.map(choose, arms, state.controllers.arm)
-    return state._replace(
-        controllers=state.controllers._replace(arm=arms),
-        choices=choose(choices, state.choices),
-        returns=jnp.where(first, 0.0, state.returns),
-        meta=meta,
-        sums=sums,
-        counts=counts,
-    )
+    def step(
+        state: SwitchState,
+        uniforms: Float[AnyArray, "4 B"],
+        signals: Signals,
+        is_last: Bool[AnyArray, "B"] | None = None,
+    ) -> tuple[Mode, SwitchState]:
+        first = signals.is_first | state.begins
+        if is_last is not None:
+            first = first & ~is_last
+        # The reward that arrives with a first observation belongs to the episode before.
+        returns = state.returns + signals.reward
+        state = update_if_any(
+            first, lambda state: start_episodes(uniforms[1:], first, returns, state), state
+        )
+        before = state.controllers
+        modes, controllers = controller.step(
+            uniforms[0], Signals(first, *signals[1:]), before
+        )
+        same = ~first
+        if is_last is None:
+            begins, counted = state.begins & same, periods.step(modes, first, state.periods)
+        else:
+            begins, plays = is_last, ~is_last
+            modes = namespace(modes).where(is_last, before.mode, modes)
+            controllers = choose(plays, controllers, before)
+            counted = periods.step(modes, first, state.periods)
+            counted = choose(plays, counted, state.periods)
+        return modes, SwitchState(
+            controllers, state.choices, returns * same, counted, begins, *state[5:]
+        )
+
+    def start_episodes(
+        uniforms: Float[AnyArray, "D B"],
+        first: Bool[AnyArray, "B"],
+        returns: Float[AnyArray, "B"],
+        state: SwitchState,
+    ) -> SwitchState:
+        """Keeps the episodes that ended, and draws arms for those that start."""
+        ended = first & (state.periods.steps > 0)
+        state = update_if_any(ended & state.waiting, count_finished, state)
+        episodes = Finished(state.choices, returns, state.periods)
+        waiting = state.waiting | ended
+        state = state._replace(
+            finished=fill(ended, columns(ended, episodes)[1], state.finished),
+            waiting=waiting,
+        )
+        # Counting takes as long as some steps, so with many environments several
+        # episodes share it.
+        due = waiting & (waiting.sum() * _SHARED >= len(first))
+        state = update_if_any(due, count_finished, state)
+        if not adapts:
+            return state
+        drawn = metacontroller.draw(columns(first, uniforms)[1], state.arms)
+        choices, arm = fill(first, drawn, (state.choices, state.controllers.arm))
+        return state._replace(
+            controllers=state.controllers._replace(arm=arm), choices=choices
+        )
+
+    def count_finished(state: SwitchState) -> SwitchState:
+        """Updates statistics and bandits with the episodes that wait."""
+        waiting, finished = state.waiting, state.finished
+        sums, counts = _count_episodes(state, finished, waiting)
+        state = state._replace(sums=sums, counts=counts, waiting=waiting & False)
+        if not adapts:
+            return state
+        lengths = finished.periods.steps
+        episodes = Episodes(finished.choices.T, finished.returns, lengths)
+        updated = meta.update(state.meta, episodes, waiting)
+        return state._replace(meta=updated, arms=meta.arm_probabilities(updated))
+
+    return SwitchFunctions(init, step)
 
 
-def _draw_arms(functions: Functions, meta: MetaState, keys: Array):
-    probabilities = functions.meta.arm_probabilities(meta)
-    return jax.vmap(metacontroller.draw, in_axes=(0, None))(keys, probabilities)
+def _own_signal(signal: _SignalFunction) -> Signal:
+    """Returns the user's signal; it may compute with any array library."""
+    source = signal if isinstance(signal, Signal) else stateless(signal)
+
+    def step(signals: Signals, state: Any) -> tuple[Any, Any, Any]:
+        xp, shape = namespace(signals.is_first), signals.is_first.shape
+        x, ready, state = source.step(signals, state)
+        x = xp.broadcast_to(xp.asarray(x, np.float32), shape)
+        return x, xp.asarray(ready, bool), state
+
+    return Signal(source.init, step)
 
 
 def _count_episodes(
-    state: SwitchState, counted: Bool[Array, "B"]
-) -> tuple[Float[Array, "S"], Float[Array, "S"]]:
-    """Adds the `counted` environments' episodes to the sums; NaN is not counted."""
-    stats = jax.vmap(periods.summary)(state.periods)
-    rates = jax.vmap(periods.entry_rate)(state.periods)
-    lengths = state.periods.steps.astype(jnp.float32)
-    values = jnp.stack(
-        [stats.p, stats.median, stats.relative_median, rates, state.returns, lengths]
-    )
-    known = counted[None] & ~jnp.isnan(values)
-    sums = state.sums + jnp.sum(jnp.where(known, values, 0.0), axis=1)
-    return sums, state.counts + jnp.sum(known, axis=1, dtype=jnp.float32)
+    state: SwitchState, episodes: Finished, counted: Bool[AnyArray, "B"]
+) -> tuple[Float[AnyArray, "S"], Int[AnyArray, "S"]]:
+    """Adds the `counted` episodes to the sums; NaN is not counted."""
+    xp = namespace(counted)
+    counted, (_, returns, modes) = columns(counted, episodes)
+    stats, rates = periods.summary(modes), periods.entry_rate(modes)
+    values = xp.stack([*stats[:3], rates, returns, modes.steps.astype(np.float32)])
+    known = counted & ~xp.isnan(values)
+    sums = state.sums + xp.where(known, values, ZERO).sum(1)
+    return sums, (state.counts + known.sum(1)).astype(np.int32)
 
 
-_compiled_init = jax.jit(init, static_argnums=(0, 2))
-_compiled_advance = jax.jit(advance, static_argnums=0, donate_argnums=1)
-_compiled_count = jax.jit(_count_episodes)
-_compiled_probabilities = jax.jit(
-    lambda meta, state: meta.arm_probabilities(state).probabilities, static_argnums=0
-)
+class Status(NamedTuple):
+    """What every environment is doing, and why: arrays [streams]."""
+
+    explores: Bool[np.ndarray, "B"]
+    elapsed: Int[np.ndarray, "B"]
+    """Steps of the present period so far, this one included."""
+    trigger: np.ndarray
+    """What began the present period: `start` (of the episode), `counter`, `coin`, or the
+    name of the informed trigger."""
+    signal: Float[np.ndarray, "B"]
+    """The trigger's signal at the last decision; NaN where there was none."""
+    probability: Float[np.ndarray, "B"]
+    """The probability of a switch that the last step used."""
+    rate: Float[np.ndarray, "B"]
+    """The probability or target rate that ends the present period; NaN for a counter."""
+    arms: dict[str, Float[np.ndarray, "B"]]
+    """What each bandit has chosen for the present episode, by its name."""
 
 
 class Switch:
@@ -188,8 +289,8 @@ class Switch:
       seed: of all random choices.
       arms: fixes what a bandit would choose. A mapping such as `{"exploit": 0.01}`, one
         number if the variant has one bandit, or one a bandit in the order of the name.
-      signal: your own trigger signal in place of the paper's: a function of `Signals`, or
-        a `Signal` with a state. It must be high where exploring is due.
+      signal: your own trigger signal in place of the paper's: a function of `Signals`
+        (arrays [streams]), or a `Signal` with a state. High where exploring is due.
       bandit: makes a bandit from a number of arms; see `sidequest.switching.bandits`.
       rule: of homeostasis, "saturated" or "printed".
     """
@@ -205,15 +306,29 @@ class Switch:
         bandit: Callable[[int], Bandit] = proportional,
         rule: homeostasis.Rule = "saturated",
     ):
-        if streams < 1:
-            raise ValueError(f"streams is {streams}; a switch serves 1 or more")
         self.variant = parse(variant)
-        self.streams = streams
-        self._needed = () if signal is not None else self.variant.signals
-        self._functions = make_functions(rule, signal, bandit)
+        self.streams = _whole("streams", streams, least=1)
+        self.seed = _whole("seed", seed, least=0)
+        if signal is not None and not self.variant.informed:
+            raise ValueError(
+                f"{self.variant} reads no signal; signal= is for informed ones"
+            )
+        if not (signal is None or callable(signal) or isinstance(signal, Signal)):
+            raise ValueError(f"signal is {signal!r}; it is a function, or a `Signal`")
+        self._arguments = {"arms": arms, "signal": signal, "bandit": bandit, "rule": rule}
+        needed = () if signal is not None else self.variant.signals
+        self._needed = [name for name in needed if name in _GIVEN]
         self._fixed = name_arms(self.variant, arms)
-        arrays = fix_arms(variant_arrays(self.variant), self._fixed)
-        self._state = _compiled_init(self._functions, arrays, streams, seed)
+        self._functions = make_switch(self.variant, **self._arguments)
+        self._state = self._functions.init(self.streams)
+        # Apart from the agent's own generator, which may well have the same seed.
+        seeds = np.random.SeedSequence(self.seed, spawn_key=(_SPAWN,))
+        self._rng = np.random.default_rng(seeds)
+        self._false = np.zeros(self.streams, bool)
+        self._steps = 0
+        self._shapes = ((), (self.streams,))
+        # Of the last steps, for `plot`.
+        self._explored, self._started = np.zeros((2, _KEPT, self.streams), bool)
 
     def step(
         self,
@@ -222,58 +337,124 @@ class Switch:
         discount: ArrayLike = DISCOUNT,
         value: ArrayLike | None = None,
         is_first: ArrayLike = False,
+        is_last: ArrayLike = False,
         action_mismatch: ArrayLike | None = None,
         value_variance: ArrayLike | None = None,
-        novelty: ArrayLike = 0.0,
+        novelty: ArrayLike | None = None,
     ) -> Bool[np.ndarray, "B"]:
         """Advances every environment by one step and returns which of them explore.
 
-        Each argument is one number an environment, or one for all.
+        Each argument is one number an environment, or one for all. `step_arguments` makes
+        the first four of what an environment of Gymnasium returns.
 
         Args:
           reward: what arrived with this observation. With the first observation of an
             episode that is the last reward of the episode before it (or 0).
           discount: your discount; 0 if the episode terminated.
           value: V(s) of this observation, the greatest Q-value.
-          is_first: whether this is the first step of an episode.
+          is_first: whether this observation is the first of an episode.
+          is_last: whether it is the last of an episode: its action is ignored, and the next
+            call brings a first one. Only the reward counts; the environment waits.
           action_mismatch: needed by `informed:mismatch`; see `triggers.action_mismatch`.
           value_variance: needed by `informed:variance`; see `triggers.value_variance`.
           novelty: for a signal of your own.
         """
-        given = {
-            "reward": reward,
-            "discount": discount,
-            "value": value,
-            "action_mismatch": action_mismatch,
-            "value_variance": value_variance,
-            "novelty": novelty,
-        }
+        given = (value, action_mismatch, value_variance, novelty)
         for name in self._needed:
-            if given[name] is None:
+            if given[_GIVEN.index(name)] is None:
                 raise ValueError(f"{self.variant} needs {name}: pass {name}=...")
-        numbers = {name: self._row(name, data) for name, data in given.items()}
-        first = self._row("is_first", is_first).astype(bool)
-        modes, self._state = _compiled_advance(
-            self._functions, self._state, Signals(is_first=first, **numbers)
-        )
-        return np.array(modes)
+        with np.errstate(all="ignore"):
+            row = self._row("discount", discount)
+            if not (0 <= row.min() and row.max() <= 1 if row.ndim else 0 <= row <= 1):
+                raise ValueError(f"discount is {discount}; it is 0 to 1")
+            first = self._marks("is_first", is_first)
+            last = self._marks("is_last", is_last)
+            signals = Signals(
+                first, self._row("reward", reward), row, *map(self._row, _GIVEN, given)
+            )
+            # Without an episode's start no arm is drawn.
+            rows = UNIFORMS if np.count_nonzero(first | self._state.begins) else 1
+            modes, self._state = self._functions.step(
+                self._state,
+                self._rng.random((rows, self.streams), np.float32),
+                signals,
+                last if last is not self._false and np.count_nonzero(last) else None,
+            )
+        place = self._steps % _KEPT
+        self._explored[place] = modes
+        self._started[place] = self._state.periods.steps == ONE_STEP
+        self._steps += 1
+        return modes.copy()
 
-    def _row(self, name: str, data: ArrayLike | None) -> Float[np.ndarray, "B"]:
-        row = np.asarray(0.0 if data is None else data, np.float32)
-        if row.shape not in ((), (self.streams,)):
+    def _row(self, name: str, data: ArrayLike | None) -> Float[np.ndarray, "*B"]:
+        """Returns finite numbers: one an environment, or one for all."""
+        if data is None:
+            return ZERO
+        if type(data) is float and math.isfinite(data):
+            return np.array(data, np.float32)
+        row = self._array(name, data).astype(np.float32, copy=False)
+        # The sum of squares is finite, or it has to be looked at more closely.
+        if not math.isfinite(row.dot(row)) and not np.isfinite(row).all():
+            raise ValueError(f"{name} holds a number that is not finite: {data}")
+        return row
+
+    def _marks(self, name: str, data: ArrayLike) -> Bool[np.ndarray, "B"]:
+        if data is False:
+            return self._false
+        marks = self._array(name, data).astype(bool, copy=False)
+        return marks if marks.ndim else np.full(self.streams, marks)
+
+    def _array(self, name: str, data: ArrayLike) -> np.ndarray:
+        array = np.asarray(data)
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"{name} holds {array.dtype}; it is numbers or booleans")
+        if array.shape not in self._shapes:
             raise ValueError(
-                f"{name} has the shape {row.shape}; expected one number, "
+                f"{name} has the shape {array.shape}; expected one number, "
                 f"or one for each of the {self.streams} streams"
             )
-        if not np.isfinite(row).all():
-            raise ValueError(f"{name} holds a number that is not finite: {row}")
-        return np.broadcast_to(row, self.streams)
+        return array
+
+    @property
+    def modes(self) -> Bool[np.ndarray, "B"]:
+        """Which environments explore: what the last step returned."""
+        return self._state.controllers.mode.copy()
+
+    def status(self) -> Status:
+        """Returns what every environment is doing, and why."""
+        state = self._state.controllers
+        exploit, explore = state.arm.exploit, state.arm.explore
+        # A period begins where the period of the other mode ended, or with the episode.
+        kind = np.where(state.mode, exploit.kind, explore.kind)
+        kind = np.where(state.elapsed >= self._state.periods.steps, -1, kind)
+        names = {**_TRIGGERS, int(INFORMED): str(self.variant.trigger), -1: "start"}
+        ends = np.where(state.mode, explore.kind, exploit.kind)
+        amount = np.where(state.mode, explore.amount, exploit.amount)
+        entries = self._state.meta.variant.entries
+        return Status(
+            explores=state.mode.copy(),
+            elapsed=state.elapsed.copy(),
+            trigger=np.array([names[each] for each in kind.tolist()]),
+            signal=state.signal.copy(),
+            probability=state.probability.copy(),
+            rate=np.where((ends == COIN) | (ends == INFORMED), amount, np.nan),
+            arms={
+                name: entries[row][self._state.choices[row]]
+                for row, name in enumerate(DIMENSIONS)
+                if name in self.variant.bandits()
+            },
+        )
 
     def summary(self) -> dict[str, Any]:
         """Returns means over all episodes so far, open ones included, and the bandits."""
-        sums, counts = _compiled_count(self._state, self._state.periods.steps > 0)
+        state = self._state
         with np.errstate(invalid="ignore"):
-            means = np.asarray(sums) / np.asarray(counts)
+            sums, counts = _count_episodes(state, state.finished, state.waiting)
+            present = Finished(state.choices, state.returns, state.periods)
+            sums, counts = _count_episodes(
+                state._replace(sums=sums, counts=counts), present, state.periods.steps > 0
+            )
+            means = sums / counts
         return {
             **dict(zip(_STATISTICS, map(float, means), strict=True)),
             "episodes": int(counts[_STATISTICS.index("length")]),
@@ -282,39 +463,178 @@ class Switch:
 
     def probabilities(self) -> dict[str, dict[float, float]]:
         """Returns the probability of each bandit's arms, by bandit and arm."""
-        rows = _compiled_probabilities(self._functions.meta, self._state.meta)
-        rows = np.asarray(rows).tolist()
+        rows = self._state.arms.probabilities.tolist()
         return {
             name: dict(zip(arms, rows[DIMENSIONS.index(name)], strict=False))
             for name, arms in self.variant.bandits().items()
             if name not in self._fixed
         }
 
+    def plot(self, most: int = 8) -> Any:
+        """Draws the last 1,000 steps of the first `most` environments, one strip each.
+
+        Explore steps are dark, exploit steps light; a line marks the start of an episode.
+        Returns a figure of matplotlib.
+        """
+        from matplotlib.figure import Figure  # comes with sidequest[train]
+
+        shown = min(most, self.streams)
+        order = np.arange(max(0, self._steps - _KEPT), self._steps)
+        modes = self._explored[order % _KEPT, :shown]
+        first = self._started[order % _KEPT, :shown]
+        figure = Figure(figsize=(9.0, 0.8 + 0.3 * shown), layout="constrained")
+        axes = figure.add_subplot()
+        edges = np.append(order, self._steps) - 0.5
+        rows = np.arange(shown + 1) - 0.5
+        axes.pcolormesh(edges, rows, modes.T, cmap="Purples", vmin=-0.3, vmax=1.3)
+        steps, environments = np.nonzero(first)
+        axes.vlines(order[steps] - 0.5, environments - 0.5, environments + 0.5, "black")
+        axes.set(yticks=range(shown), ylabel="environment", xlabel="step")
+        axes.set_title(f"{self.variant}: explore steps are dark")
+        axes.invert_yaxis()
+        return figure
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the state and of the kept steps, in bytes."""
+        arrays = [np.asarray(leaf) for _, leaf in _leaves(self._state)]
+        return sum(array.nbytes for array in (*arrays, self._explored, self._started))
+
+    def __repr__(self) -> str:
+        counted = f"{self._steps:,} steps, {self.nbytes / self.streams / 1e3:.1f} kB each"
+        return (
+            f"<Switch {self.variant}, streams={self.streams}, seed={self.seed}, {counted}>"
+        )
+
     def state_dict(self) -> dict[str, Any]:
-        """Returns everything needed to resume later: names and NumPy arrays."""
-        leaves = jax.tree_util.tree_leaves_with_path(self._state)
-        arrays = {jax.tree_util.keystr(path): np.array(leaf) for path, leaf in leaves}
-        return {"variant": str(self.variant), **arrays}
+        """Returns everything needed to resume later: names, texts and NumPy arrays."""
+        arrays = {name: np.array(leaf) for name, leaf in _leaves(self._state)}
+        random = json.dumps(self._rng.bit_generator.state)
+        return {**self._identity(), "steps": self._steps, "random": random, **arrays}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Resumes from the `state_dict()` of a switch of the same variant and size."""
-        if saved.get("variant") != str(self.variant):
-            raise ValueError(
-                f"the saved state is of {saved.get('variant')}, this is {self.variant}"
-            )
-        leaves, structure = jax.tree_util.tree_flatten_with_path(self._state)
-        restored = []
-        for path, leaf in leaves:
-            name = jax.tree_util.keystr(path)
-            data = np.asarray(saved[name]) if name in saved else None
-            if data is None or data.shape != leaf.shape or data.dtype != leaf.dtype:
-                found = "missing" if data is None else f"{data.dtype}{data.shape}"
+        """Resumes from the `state_dict()` of a switch with the same arguments.
+
+        Raises:
+          ValueError: if it is of another switch or version, or holds what cannot be.
+        """
+        for name, own in self._identity().items():
+            found = str(saved.get(name))
+            if found != str(own):
+                raise ValueError(
+                    f"the saved state is of the {name} {found}, this is of {own}"
+                )
+        restored = {}
+        for name, leaf in _leaves(self._state):
+            leaf, data = np.asarray(leaf), np.array(saved.get(name))
+            if data.shape != leaf.shape or data.dtype != leaf.dtype:
+                found = f"{data.dtype}{data.shape}" if name in saved else "missing"
                 raise ValueError(
                     f"saved state: {name} is {found}, expected {leaf.dtype}{leaf.shape}"
                 )
-            if name.startswith(".meta.variant") and not np.array_equal(data, leaf):
+            if name not in _MAY_BE_NAN and not np.isfinite(data).all():
+                raise ValueError(f"saved state: {name} holds a number that is not finite")
+            if name.startswith("meta.variant") and not np.array_equal(data, leaf):
                 raise ValueError(
                     f"the saved state has other arms: {name} is {data.tolist()}"
                 )
-            restored.append(jnp.asarray(data))
-        self._state = jax.tree_util.tree_unflatten(structure, restored)
+            restored[name] = data
+        rng = np.random.default_rng()
+        try:
+            rng.bit_generator.state = json.loads(str(saved.get("random")))
+            steps = _whole("steps", int(saved["steps"]), least=0)
+        except (TypeError, KeyError, ValueError) as error:
+            raise ValueError(
+                f"saved state: random or steps cannot be used: {error}"
+            ) from None
+        self._state, self._rng, self._steps = _filled(self._state, restored), rng, steps
+        self._explored[:] = self._started[:] = False
+
+    def _identity(self) -> dict[str, Any]:
+        """Returns what a state belongs to."""
+        signal = self._arguments["signal"]
+        read = signal.step if isinstance(signal, Signal) else signal
+        return {
+            "version": _VERSION,
+            "variant": str(self.variant),
+            "rule": self._arguments["rule"],
+            "signal": "" if signal is None else getattr(read, "__qualname__", "own"),
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        made = {"variant": self.variant, "streams": self.streams, "seed": self.seed}
+        return {
+            "made": made | self._arguments,
+            "state": self.state_dict(),
+            "shown": (self._explored, self._started),
+        }
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        self.__init__(**saved["made"])
+        self.load_state_dict(saved["state"])
+        self._explored, self._started = map(np.array, saved["shown"])
+
+
+def step_arguments(
+    reward: ArrayLike,
+    terminated: ArrayLike,
+    truncated: ArrayLike,
+    *,
+    autoreset: Any = "next-step",
+    discount: float = DISCOUNT,
+) -> dict[str, np.ndarray]:
+    """Returns the arguments of `Switch.step` for what a vector environment returned.
+
+        switch.step(value=q.max(1), **step_arguments(reward, terminated, truncated))
+
+    Args:
+      autoreset: how the environment starts a new episode: "next-step", the default of
+        Gymnasium, with the next call of its `step`; "same-step", at once, so that the
+        observation is already the first of the new episode. Or Gymnasium's `AutoresetMode`.
+      discount: your discount.
+    """
+    mode = str(getattr(autoreset, "value", autoreset))
+    name = _AUTORESETS.get(mode.lower().replace("-", "").replace("_", ""))
+    if name is None:
+        raise ValueError(
+            f"autoreset is {mode!r}; it is 'next-step' or 'same-step'. If you reset "
+            "environments yourself, pass is_first to Switch.step"
+        )
+    terminated = np.asarray(terminated, bool)
+    return {
+        "reward": np.asarray(reward),
+        "discount": np.where(terminated, 0.0, discount),
+        name: terminated | np.asarray(truncated, bool),
+    }
+
+
+def _whole(name: str, number: Any, least: int) -> int:
+    try:
+        whole = operator.index(number)
+    except TypeError:
+        whole = least - 1
+    if whole < least:
+        raise ValueError(f"{name} is {number!r}; it is a whole number of {least} or more")
+    return whole
+
+
+def _leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the arrays of nested (named) tuples, with names such as `periods.steps`."""
+    if not isinstance(tree, tuple):
+        yield name, tree
+        return
+    fields = getattr(tree, "_fields", range(len(tree)))
+    for field, part in zip(fields, tree, strict=True):
+        yield from _leaves(part, f"{name}.{field}" if name else str(field))
+
+
+def _filled(tree: Any, arrays: Mapping[str, np.ndarray], name: str = "") -> Any:
+    """Returns the tree with the arrays of these names in place of its own."""
+    if not isinstance(tree, tuple):
+        return arrays[name]
+    fields = getattr(tree, "_fields", range(len(tree)))
+    parts = [
+        _filled(part, arrays, f"{name}.{field}" if name else str(field))
+        for field, part in zip(fields, tree, strict=True)
+    ]
+    return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)

@@ -5,45 +5,48 @@ ones (section 2.2) need nothing but a number; the informed one reads a scalar *s
 and passes it to homeostasis, which keeps the target rate.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+import numpy as np
 
-from sidequest.types import Signals
+from sidequest.switching.arrays import ONE, ONE_STEP, ZERO, namespace, push
+from sidequest.types import AnyArray, Signals
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
 
 # What ends a period; a number in the state, so that it never changes the program.
-NEVER, COUNTER, COIN, INFORMED = range(4)
+NEVER, COUNTER, COIN, INFORMED = (np.array(kind, np.int32) for kind in range(4))
 
 
 class Signal(NamedTuple):
     """A scalar that is high when the agent should explore; it may have a state."""
 
     init: Callable[[], Any]
-    step: Callable[[Signals, Any], tuple[Float[Array, ""], Bool[Array, ""], Any]]
-    """(signals, state) -> (x, whether x means anything yet, state)."""
+    """Returns the state of one environment: an array, or (named) tuples of arrays."""
+    step: Callable[
+        [Signals, Any], tuple[Float[AnyArray, "*B"], bool | Bool[AnyArray, "*B"], Any]
+    ]
+    """(signals, state) -> (x, whether x means anything yet, state), element by element."""
 
 
-def stateless(read: Callable[[Signals], Float[Array, ""]]) -> Signal:
+def stateless(read: Callable[[Signals], Float[AnyArray, "*B"]]) -> Signal:
     """Returns a `Signal` that is a function of the present step's signals."""
-
-    def step(signals: Signals, state: tuple) -> tuple[Array, Array, tuple]:
-        return read(signals), jnp.bool_(True), state
-
-    return Signal(init=tuple, step=step)
+    return Signal(init=tuple, step=lambda signals, state: (read(signals), True, state))
 
 
 class PromiseState(NamedTuple):
     """The last k values, oldest first, each with the return since then."""
 
-    values: Float[Array, "k"]
-    returns: Float[Array, "k"]
+    values: Float[AnyArray, "k *B"]
+    returns: Float[AnyArray, "k *B"]
     """Discounted rewards since that value."""
-    discounts: Float[Array, "k"]
+    discounts: Float[AnyArray, "k *B"]
     """Product of the discounts since then."""
-    age: Int[Array, ""]
+    age: Int[AnyArray, "*B"]
     """Steps of this episode in the window."""
 
 
@@ -67,26 +70,27 @@ def value_promise(
         raise ValueError(f"horizon is {horizon}; a promise needs 1 step or more")
 
     def init() -> PromiseState:
-        zeros = jnp.zeros(horizon)
-        return PromiseState(zeros, zeros, zeros, jnp.zeros((), jnp.int32))
+        zeros = np.zeros(horizon, np.float32)
+        return PromiseState(zeros, zeros, zeros, np.zeros((), np.int32))
 
     def step(
         signals: Signals, state: PromiseState
-    ) -> tuple[Float[Array, ""], Bool[Array, ""], PromiseState]:
+    ) -> tuple[Float[AnyArray, "*B"], Bool[AnyArray, "*B"], PromiseState]:
         if order == "standard":
             returns = state.returns + state.discounts * signals.reward
         else:
             returns = state.returns * signals.discount + signals.reward
         discounts = state.discounts * signals.discount
-        gap = jnp.abs(state.values[0] - returns[0] - discounts[0] * signals.value)
-        ready = ~signals.is_first & (state.age >= horizon)
+        gap = abs(state.values[0] - returns[0] - discounts[0] * signals.value)
+        same = ~signals.is_first
+        ready = same & (state.age >= horizon)
         # At an episode's start the window is not wiped: its age says that what is in
         # it belongs to the past, and k steps later all of it has left.
         window = PromiseState(
-            values=jnp.append(state.values[1:], signals.value),
-            returns=jnp.append(returns[1:], 0.0),
-            discounts=jnp.append(discounts[1:], 1.0),
-            age=jnp.where(signals.is_first, 1, state.age + 1),
+            values=push(state.values, signals.value),
+            returns=push(returns, ZERO),
+            discounts=push(discounts, ONE),
+            age=state.age * same + ONE_STEP,
         )
         return gap, ready, window
 
@@ -94,22 +98,33 @@ def value_promise(
 
 
 def action_mismatch(
-    q_one: Float[Array, "A"], q_two: Float[Array, "A"], top: int = 3
-) -> Float[Array, ""]:
+    q_one: Float[AnyArray, "*B A"], q_two: Float[AnyArray, "*B A"], top: int = 3
+) -> Float[AnyArray, "*B"]:
     """Returns 1 - |top-k actions that two heads share| / k (appendix B).
 
     With no more than k actions k is one less than there are: all of them are always shared.
     """
     top = max(1, min(top, q_one.shape[-1] - 1))
-    best_one = jax.lax.top_k(q_one, top)[1]
-    best_two = jax.lax.top_k(q_two, top)[1]
-    shared = jnp.sum(best_one[:, None] == best_two[None, :])
-    return 1.0 - shared.astype(jnp.float32) / top
+    one, two = _best(q_one, top), _best(q_two, top)
+    shared = (one[..., :, None] == two[..., None, :]).sum((-2, -1))
+    return 1.0 - shared.astype(np.float32) / top
 
 
-def value_variance(q_one: Float[Array, "A"], q_two: Float[Array, "A"]) -> Float[Array, ""]:
+def _best(q: Float[AnyArray, "*B A"], top: int) -> Int[AnyArray, "*B top"]:
+    """Returns the best actions, of equals those that come first."""
+    xp = namespace(q)
+    if xp is np:
+        return np.argsort(-q, axis=-1, stable=True)[..., :top]
+    from jax import lax
+
+    return lax.top_k(q, top)[1]
+
+
+def value_variance(
+    q_one: Float[AnyArray, "*B A"], q_two: Float[AnyArray, "*B A"]
+) -> Float[AnyArray, "*B"]:
     """Returns the variance of Q-values across two heads, mean over actions (appendix B)."""
-    return jnp.mean(jnp.square(q_one - q_two)) / 4.0
+    return ((q_one - q_two) ** 2).mean(-1) / 4.0
 
 
 SIGNALS = {

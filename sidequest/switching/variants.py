@@ -205,7 +205,11 @@ def parse(text: str | Variant) -> Variant:
     Raises:
       VariantError: showing the text with a caret under the fault.
     """
-    return text if isinstance(text, Variant) else _Reader(text).variant()
+    if isinstance(text, Variant):
+        return text
+    if not isinstance(text, str):
+        raise VariantError(f"a variant is a name such as {EXAMPLE!r}; got {text!r}")
+    return _Reader(text).variant()
 
 
 class _Reader:

@@ -1,7 +1,6 @@
 """Plays the real controllers on streams written by hand, and draws what they did."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from sidequest.switching import metacontroller
@@ -70,20 +69,19 @@ def make_arm(variant: str, arms=None, length: float | None = None):
     meta = make_metacontroller(lambda count: proportional(count, window=8))
     chances = meta.arm_probabilities(meta.init(arrays))
     if length is not None:
-        chances = chances._replace(length=jnp.float32(length))
-    return metacontroller._arm_of(jnp.zeros(3, jnp.int32), chances)
+        chances = chances._replace(length=np.float32(length))
+    return metacontroller._arm_of(np.zeros(3, np.int32), chances)
 
 
 @jax.jit
 def _play(key, arm, rows: Signals):
     def step(state, inputs):
-        key, row = inputs
-        mode, state = CONTROLLER.step(key, row, state)
+        uniform, row = inputs
+        mode, state = CONTROLLER.step(uniform, row, state)
         return state, (mode, state)
 
-    state = CONTROLLER.init(key, arm)
-    keys = jax.random.split(key, rows.reward.shape[0])
-    return jax.lax.scan(step, state, (keys, rows))[1]
+    uniforms = jax.random.uniform(key, rows.reward.shape)
+    return jax.lax.scan(step, CONTROLLER.init(arm), (uniforms, rows))[1]
 
 
 def play(variant: str, signals: Signals, *, seed: int = 0, arms=None, length=None):

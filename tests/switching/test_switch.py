@@ -1,28 +1,26 @@
 """`Switch`: the whole machine, for agents of any kind."""
 
-import functools
+import copy
+import pickle
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import sidequest
-from sidequest import Switch, VariantError
+from sidequest import Switch, VariantError, step_arguments
 from sidequest.switching import bandits
-from sidequest.switching import switch as switch_module
-from sidequest.switching.metacontroller import variant_arrays
 from sidequest.switching.periods import periods
-from sidequest.switching.switch import advance, make_functions
+from sidequest.switching.switch import _STATISTICS, UNIFORMS, make_switch
 from sidequest.switching.triggers import Signal
 from sidequest.types import Signals
-from tests.switching.play import (
-    CONTROLLER,
-    PAPER_VARIANTS,
-    draw_trace,
-    make_arm,
-    make_signals,
-)
+from tests.switching.play import CONTROLLER, draw_trace, make_arm, make_signals
+
+INFORMED = "XU-intra(10,informed,0.1,G)"
 
 
 def random_rows(steps: int, streams: int, seed: int = 0) -> list[dict]:
@@ -110,17 +108,17 @@ def test_vmap_over_streams_equals_a_loop(variant):
         make_signals(steps, 15, value=np.random.default_rng(b).normal(size=steps))
         for b in range(streams)
     ]
-    start = [CONTROLLER.init(jax.random.key(b), arm) for b in range(streams)]
+    start = [CONTROLLER.init(arm) for _ in range(streams)]
     together = jax.tree.map(lambda *leaves: jnp.stack(leaves), *start)
     step, step_all = jax.jit(CONTROLLER.step), jax.jit(jax.vmap(CONTROLLER.step))
     explored = 0
     for t in range(steps):
-        keys = jax.random.split(jax.random.key(t), streams)
+        uniforms = jax.random.uniform(jax.random.key(t), (streams,))
         rows = [Signals(*(jnp.asarray(column[t]) for column in c)) for c in columns]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
-        modes, together = step_all(keys, stacked, together)
+        modes, together = step_all(uniforms, stacked, together)
         for b in range(streams):
-            mode, start[b] = step(keys[b], rows[b], start[b])
+            mode, start[b] = step(uniforms[b], rows[b], start[b])
             assert mode == modes[b]
             explored += int(mode)
     assert explored > 0
@@ -139,49 +137,22 @@ def test_streams_do_not_leak_into_each_other():
         assert together[:, b].tolist() == modes
 
 
-@jax.jit
-def scan_steps(state, signals: Signals):
-    def step(state, row):
-        modes, state = advance(make_functions(), state, row)
-        return state, modes
+def test_the_functions_run_in_a_scan():
+    functions = make_switch("XU-intra(2,blind,3,G)")
+    first = np.arange(12)[:, None] % 7 == [0, 0]
 
-    return jax.lax.scan(step, state, signals)
+    @jax.jit
+    def run(key):
+        def step(state, row):
+            uniforms = jax.random.uniform(row[0], (UNIFORMS, 2))
+            modes, state = functions.step(state, uniforms, Signals(is_first=row[1]))
+            return state, modes
 
+        keys = jax.random.split(key, len(first))
+        return jax.lax.scan(step, functions.init(2), (keys, first))[1]
 
-@pytest.mark.parametrize("variant", ["XU-intra(*,informed,p*,X)", "XU-episode-level-*"])
-def test_scan_equals_step_by_step(variant):
-    rows = random_rows(80, 2)
-    switch = Switch(variant, streams=2, seed=3)
-    by_hand = run(switch, rows)
-
-    columns = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-    columns["discount"] = np.full((80, 2), 0.9, np.float32)
-    signals = Signals(**columns, novelty=np.zeros((80, 2), np.float32))
-    arrays = variant_arrays(sidequest.parse(variant))
-    state = switch_module._compiled_init(make_functions(), arrays, 2, 3)
-    state, modes = scan_steps(state, signals)
-    np.testing.assert_array_equal(modes, by_hand)
-    saved = switch.state_dict()
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-        name = jax.tree_util.keystr(path)
-        np.testing.assert_allclose(saved[name], leaf, rtol=1e-4, atol=1e-5, err_msg=name)
-
-
-def test_one_compiled_function_serves_all_variants_and_arms():
-    streams = 5  # a number that no other test uses: nothing is compiled for it yet
-    programs = switch_module._compiled_advance, switch_module._compiled_init
-    before = [program._cache_size() for program in programs]
-    arguments = [{"variant": variant} for variant in PAPER_VARIANTS]
-    arguments += [
-        {"variant": "XU-intra(*,informed,p*,X)", "arms": {"exploit": rate}}
-        for rate in (0.1, 0.02, 0.003)
-    ]
-    row = random_rows(1, streams)[0]
-    for seed, given in enumerate(arguments):
-        switch = Switch(**given, streams=streams, seed=seed)
-        switch.step(**row)
-        switch.step(**row)
-    assert [program._cache_size() - 1 for program in programs] == before
+    modes = np.asarray(run(jax.random.key(0)))
+    assert draw_trace(modes[:, 1], first[:, 1]) == "GGGXXGG|GGGXX"
 
 
 # Save and go on.
@@ -229,18 +200,59 @@ def test_a_saved_state_stays_what_it_was():
 def test_a_state_that_does_not_fit_is_refused():
     switch = Switch("XU-intra(10,blind,100,G)", streams=2)
     saved = switch.state_dict()
-    with pytest.raises(ValueError, match=r"of XU-intra\(10,blind,100,G\), this is XU-step"):
+    with pytest.raises(ValueError, match=r"variant XU-intra\(10,.*\), this is of XU-step"):
         Switch("XU-step-level-0.1", streams=2).load_state_dict(saved)
     with pytest.raises(ValueError, match=r"is float32\(2,\), expected float32\(3,\)"):
         Switch("XU-intra(10,blind,100,G)", streams=3).load_state_dict(saved)
     part = {name: data for name, data in saved.items() if "choices" not in name}
-    with pytest.raises(ValueError, match=r"\.choices is missing, expected int32\(2, 3\)"):
+    with pytest.raises(ValueError, match=r": choices is missing, expected int32\(3, 2\)"):
         switch.load_state_dict(part)
-    wrong = saved | {".steps": saved[".steps"].astype(np.float64)}
-    with pytest.raises(ValueError, match=r"\.steps is float64\(\), expected int32\(\)"):
+    wrong = saved | {"returns": saved["returns"].astype(np.float64)}
+    with pytest.raises(
+        ValueError, match=r"returns is float64\(2,\), expected float32\(2,\)"
+    ):
         switch.load_state_dict(wrong)
-    with pytest.raises(ValueError, match="the saved state is of None"):
+    with pytest.raises(ValueError, match="the saved state is of the version None"):
         switch.load_state_dict({})
+
+
+def test_a_state_of_another_rule_signal_or_version_is_refused():
+    saved = Switch(INFORMED).state_dict()
+    for other, message in [
+        (Switch(INFORMED, rule="printed"), "of the rule saturated, this is of printed"),
+        (Switch(INFORMED, signal=novelty), "of the signal , this is of novelty"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            other.load_state_dict(saved)
+    with pytest.raises(ValueError, match="of the version 1, this is of 2"):
+        Switch(INFORMED).load_state_dict(saved | {"version": 1})
+
+
+def test_a_state_with_nan_or_a_broken_generator_is_refused():
+    switch = Switch(INFORMED)
+    run(switch, random_rows(5, 1))
+    before = switch.state_dict()
+    mean = np.full_like(before["controllers.homeostat.mean"], np.nan)
+    for name, data in [
+        ("controllers.homeostat.mean", mean),
+        ("random", "{}"),
+        ("random", "nonsense"),
+        ("steps", -1),
+    ]:
+        with pytest.raises(ValueError, match="^saved state: "):
+            switch.load_state_dict(before | {name: data})
+    for name, data in switch.state_dict().items():  # nothing of it was loaded
+        np.testing.assert_array_equal(data, before[name])
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
+def test_a_copy_goes_on_identically(copied):
+    rows = random_rows(60, 2)
+    switch = Switch("XU-intra(*,informed,p*,X)", streams=2, seed=7, signal=novelty)
+    run(switch, rows[:30])
+    other = copied(switch)
+    assert repr(other) == repr(switch)
+    np.testing.assert_array_equal(run(other, rows[30:]), run(switch, rows[30:]))
 
 
 # What it reports.
@@ -307,18 +319,31 @@ def test_each_episode_is_fed_back_once_with_its_return():
     for is_first, rewards in zip(first, reward, strict=True):
         switch.step(reward=rewards, is_first=is_first, value=0.0)
         saved = switch.state_dict()
-        count = int(saved[".meta.bandit.episodes"][0])
+        count = int(saved["meta.bandit.episodes"])
         fed.append(count)
     # The reward at a first step is the last of the episode before; the very first (9)
     # belongs to none.
     #   stream a:  1 + 2 + 4 = 7 at t = 3;   8 + 16 = 24 at t = 5;   32 at t = 6
     #   stream b:  10 + 20 + 30 + 40 = 100 at t = 4
     assert fed == [0, 0, 0, 1, 2, 3, 4]
-    for dimension in range(3):
-        tail = saved[".meta.bandit.fitness"][dimension, -4:].tolist()
-        assert tail == [7.0, 100.0, 24.0, 32.0]
-    assert saved[".meta.lengths"][-4:].tolist() == [3.0, 4.0, 2.0, 1.0]
-    assert np.isnan(saved[".meta.lengths"][:-4]).all()
+    assert saved["meta.bandit.fitness"][-4:].tolist() == [7.0, 100.0, 24.0, 32.0]
+    assert saved["meta.lengths"][-4:].tolist() == [3.0, 4.0, 2.0, 1.0]
+    assert np.isnan(saved["meta.lengths"][:-4]).all()
+
+
+def test_with_many_environments_some_episodes_wait_and_none_is_lost():
+    streams = 64  # a sixteenth of them is four
+    switch = Switch("XU-episode-level-*", streams=streams)
+    first = np.zeros(streams, bool)
+    switch.step()
+    told = []
+    for b in [0, 1, 2, 3, 4, 4]:  # the last one ends again while its episode waits
+        first[:] = False
+        first[b] = True
+        switch.step(reward=1.0, is_first=first)
+        told.append(int(switch.state_dict()["meta.bandit.episodes"]))
+        assert switch.summary()["episodes"] == streams + len(told)
+    assert told == [0, 0, 0, 4, 4, 5]
 
 
 def test_the_arm_that_is_fed_back_is_the_one_that_was_played():
@@ -328,7 +353,7 @@ def test_the_arm_that_is_fed_back_is_the_one_that_was_played():
         modes = switch.step(is_first=t % 4 == 0)
         if t % 4 == 0 and t < 36:
             played += modes.tolist()  # both streams end together; a first, then b
-    arms = switch.state_dict()[".meta.bandit.arms"][0]
+    arms = switch.state_dict()["meta.bandit.arms"][0]
     assert arms[-len(played) :].astype(bool).tolist() == played
     assert len(set(played)) == 2
 
@@ -437,8 +462,63 @@ def test_wrong_shapes_are_refused():
         switch.step(reward=[1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match=r"is_first has the shape \(2, 1\)"):
         switch.step(is_first=[[True], [False]])
-    with pytest.raises(ValueError, match="streams is 0"):
-        Switch("XU-step-level-0.1", streams=0)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"streams": 0}, "streams is 0; it is a whole number of 1 or more"),
+        ({"streams": 1.5}, "streams is 1.5; it is a whole number"),
+        ({"streams": None}, "streams is None"),
+        ({"seed": None}, "seed is None; it is a whole number of 0 or more"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": "1"}, "seed is '1'"),
+        ({"rule": "foo"}, "rule is 'foo'; it is 'saturated' or 'printed'"),
+        ({"rule": None}, "rule is None"),
+        ({"signal": 3}, "signal is 3; it is a function"),
+        ({"variant": None}, "a variant is a name such as .*; got None"),
+        ({"variant": 7}, "got 7"),
+        (
+            {"variant": "XU-step-level-0.1", "signal": abs},
+            "XU-step-level-0.1 reads no signal",
+        ),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused_in_one_line(arguments, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        Switch(**{"variant": INFORMED, **arguments})
+    assert "\n" not in str(caught.value)
+
+
+def test_any_whole_number_is_a_seed():
+    for seed in (2**40, np.int64(3), True):
+        Switch(INFORMED, seed=seed).step(value=0.0)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"discount": -0.1}, "discount is -0.1; it is 0 to 1"),
+        ({"discount": 2}, "discount is 2; it is 0 to 1"),
+        ({"discount": [0.5, 1e30]}, "it is 0 to 1"),
+        ({"reward": [1j, 2j]}, "reward holds complex128; it is numbers or booleans"),
+        ({"reward": "much"}, "reward holds <U4"),
+        ({"value": np.array(["2020-01-01"] * 2, "M8[D]")}, r"value holds datetime64\[D\]"),
+        ({"is_first": [None, True]}, "is_first holds object"),
+        ({"is_last": [True]}, r"is_last has the shape \(1,\)"),
+        ({"reward": [1e300, 0.0]}, "reward holds a number that is not finite"),
+        ({"novelty": [np.nan, 0.0]}, "novelty holds a number that is not finite"),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused_in_one_line(arguments, message):
+    switch = Switch(INFORMED, streams=2)
+    switch.step(value=0.0)
+    before = switch.state_dict()
+    with pytest.raises(ValueError, match=message) as caught:
+        switch.step(**{"value": 0.0, **arguments})
+    assert "\n" not in str(caught.value)
+    for name, data in switch.state_dict().items():
+        np.testing.assert_array_equal(data, before[name])
 
 
 def test_numbers_that_are_none_are_refused():
@@ -452,9 +532,6 @@ def test_numbers_that_are_none_are_refused():
 # A signal of your own.
 
 
-QUICK = functools.partial(bandits.proportional, window=8)  # compiles in half the time
-
-
 def novelty(signals: Signals):
     return signals.novelty
 
@@ -463,7 +540,7 @@ def test_a_signal_of_your_own():
     steps = 2_000
     rng = np.random.default_rng(0)
     spikes = np.arange(steps) % 50 == 25
-    switch = Switch("XU-intra(1,informed,0.02,G)", signal=novelty, bandit=QUICK)
+    switch = Switch("XU-intra(1,informed,0.02,G)", signal=novelty)
     values = 0.01 * rng.random(steps) + spikes
     modes = np.array([switch.step(novelty=x)[0] for x in values])  # needs no value
     late = slice(steps // 2, None)
@@ -478,9 +555,9 @@ def test_a_signal_of_your_own_may_have_a_memory():
         return age.astype(jnp.float32), age >= 2, age
 
     clock = Signal(init=lambda: jnp.zeros((), jnp.int32), step=step)
-    switch = Switch("XU-intra(1,informed,1.0,G)", signal=clock, bandit=QUICK)
+    switch = Switch("XU-intra(1,informed,1.0,G)", signal=clock)
     modes = [switch.step(is_first=t in (0, 6))[0] for t in range(9)]
-    heard = switch.state_dict()[".controllers.signal"]
+    heard = switch.status().signal
     assert not any(modes[:2]) and not any(modes[6:8])
     assert modes[2] and heard.tolist() == [2.0]
 
@@ -497,7 +574,169 @@ def test_the_rule_of_homeostasis_can_be_chosen():
     assert count["printed"] < 5  # one spike has silenced it
 
 
-def test_functions_of_one_kind_are_shared():
-    assert make_functions() is make_functions()
-    assert make_functions(signal=novelty) is make_functions(signal=novelty)
-    assert make_functions(bandit=QUICK) is not make_functions()
+# What the user sees.
+
+
+def test_status_by_hand():
+    switch = Switch("XU-intra(2,blind,3,G)", streams=2)
+    for t in range(5):
+        modes = switch.step(is_first=[t == 0, t == 3])
+    # a: GGGXX, b: GGG|GG
+    status = switch.status()
+    assert modes.tolist() == status.explores.tolist() == [True, False]
+    assert switch.modes.tolist() == [True, False]
+    assert status.elapsed.tolist() == [2, 2]
+    assert status.trigger.tolist() == ["counter", "start"]
+    assert np.isnan(status.rate).all() and np.isnan(status.signal).all()
+    assert status.arms == {}
+
+
+def test_status_of_an_informed_variant():
+    switch = Switch("XU-intra(3,informed:variance,p*,G)", arms={"exploit": 1.0})
+    triggers = []
+    for _ in range(5):
+        switch.step(value_variance=2.0)
+        status = switch.status()
+        triggers.append(status.trigger.tolist()[0])
+    assert triggers == ["start"] + ["informed:variance"] * 3 + ["counter"]
+    assert status.arms["exploit"].tolist() == [1.0] and status.rate.tolist() == [1.0]
+    switch.step(value_variance=5.0)
+    assert switch.status().signal.tolist() == [5.0]
+    assert switch.status().probability.tolist() == [1.0]
+
+
+def test_modes_before_the_first_step():
+    switch = Switch("XU-experiment-level-X", streams=3)
+    assert switch.modes.tolist() == [False] * 3
+    switch.modes[:] = True  # a copy
+    assert switch.modes.tolist() == [False] * 3
+
+
+def test_repr_names_variant_streams_and_memory():
+    switch = Switch("XU-intra(10,informed,p*,X)", streams=512, seed=3)
+    switch.step(value=0.0)
+    shown = repr(switch)
+    assert shown.startswith(
+        "<Switch XU-intra(10,informed,p*,X), streams=512, seed=3, 1 step"
+    )
+    assert 6 < float(shown.split()[-3]) < 8, shown  # kB each
+    assert switch.nbytes < 512 * 8_000
+
+
+def test_plot_draws_the_last_steps():
+    switch = Switch("XU-intra(2,blind,3,G)", streams=3)
+    modes = np.array([switch.step(is_first=t % 7 == 0) for t in range(1_200)])
+    figure = switch.plot(most=2)
+    mesh = figure.axes[0].collections[0]
+    assert mesh.get_array().shape == (2, 1_000)
+    np.testing.assert_array_equal(mesh.get_array() > 0, modes[-1_000:, :2].T)
+    starts = figure.axes[0].collections[1].get_segments()
+    assert len(starts) == 2 * np.sum(np.arange(200, 1_200) % 7 == 0)
+
+
+# Both ways in which environments start anew.
+
+
+def play_lake(autoreset, variant: str, steps: int = 400):
+    """Plays the same lakes; the modes of the actions that count, and the summary."""
+    envs = gymnasium.make_vec(
+        "FrozenLake-v1",
+        3,
+        vector_kwargs={"autoreset_mode": autoreset},
+        is_slippery=False,
+        max_episode_steps=9,
+    )
+    switch = Switch(variant, streams=3)
+    states, _ = envs.reset(seed=0)
+    traces: list[list[str]] = [[""] for _ in range(3)]
+
+    def add_letters() -> None:
+        for b in np.flatnonzero(~ended | (autoreset.value == "SameStep")):
+            traces[b][-1] += "GX"[int(modes[b])]
+
+    modes = switch.step(value=0.1 * states)
+    ended, number = np.zeros(3, bool), np.zeros(3, int)
+    for _ in range(steps):
+        # Three lakes with routes of their own, the same whenever they start.
+        actions = (number + np.arange(3)) % 4
+        states, reward, terminated, truncated, _ = envs.step(actions)
+        number = np.where(terminated | truncated, 0, number + 1)
+        number = np.where(ended & (autoreset.value == "NextStep"), 0, number)
+        arguments = step_arguments(
+            reward, terminated, truncated, autoreset=autoreset, discount=0.9
+        )
+        add_letters()
+        for b in np.flatnonzero(terminated | truncated):
+            traces[b].append("")
+        modes = switch.step(value=0.1 * states, **arguments)
+        ended = terminated | truncated
+    add_letters()
+    return traces, switch.summary()
+
+
+def test_both_autoresets_of_gymnasium_play_the_same_episodes():
+    # The modes of a counter depend on nothing but the steps of an episode.
+    variant, played = "XU-intra(2,blind,3,G)", []
+    for autoreset in ("NEXT_STEP", "SAME_STEP"):
+        mode = gymnasium.vector.AutoresetMode[autoreset]
+        traces, summary = play_lake(mode, variant)
+        episodes = [trace for row in traces for trace in row if trace]
+        assert summary["episodes"] == len(episodes)
+        for name, expected in [
+            ("p_X", np.mean([trace.count("X") / len(trace) for trace in episodes])),
+            ("length", np.mean([len(trace) for trace in episodes])),
+        ]:
+            assert summary[name] == pytest.approx(expected, rel=1e-5), (autoreset, name)
+        played.append(traces)
+    for left, right in zip(*played, strict=True):
+        finished = min(len(left), len(right)) - 1
+        assert finished > 20
+        assert left[:finished] == right[:finished]
+
+
+def test_the_last_observation_only_counts_its_reward():
+    switch = Switch("XU-intra(1,blind,1,G)", streams=2)
+    lasts = [[0, 0], [0, 0], [1, 0], [0, 0], [0, 0]]
+    modes = [switch.step(reward=1.0, is_last=last)[0] for last in lasts]
+    # Its mode stays what it was; the next step is the first of a new episode.
+    assert draw_trace(modes, [0, 0, 0, 1, 0]) == "GXX|GX"
+    saved = switch.state_dict()
+    assert saved["periods.steps"].tolist() == [2, 5]
+    assert saved["sums"][_STATISTICS.index("return")] == 3.0  # 1 + 1 + the first's
+    assert saved["sums"][_STATISTICS.index("length")] == 2.0
+
+
+@settings(max_examples=20)
+@given(
+    st.integers(0, 2**31),
+    st.sampled_from(["XU-intra(2,informed,0.3,X)", "XU-episode-level-*"]),
+)
+def test_an_environment_that_waits_does_not_disturb_the_others(seed, variant):
+    rows = random_rows(60, 3, seed)
+    rng = np.random.default_rng(seed)
+    switch = Switch(variant, streams=3, seed=1)
+    for row in rows:
+        before = switch.state_dict()
+        last = rng.random(3) < 0.2
+        row = row | {"is_first": row["is_first"] & ~last}
+        modes = switch.step(**row, is_last=last)
+        after = switch.state_dict()
+        for name in before:
+            if name.startswith(("controllers.", "periods.")) and np.ndim(after[name]):
+                np.testing.assert_array_equal(
+                    after[name][..., last], before[name][..., last], err_msg=name
+                )
+        assert (modes[last] == before["controllers.mode"][last]).all()
+
+
+def test_step_arguments_by_hand():
+    given = ([1.0, 2.0, 3.0], [True, False, False], [False, True, False])
+    found = step_arguments(*given, autoreset="next-step", discount=0.5)
+    assert found.keys() == {"reward", "discount", "is_last"}
+    assert found["discount"].tolist() == [0.0, 0.5, 0.5]
+    assert found["is_last"].tolist() == [True, True, False]
+    for same in ("same-step", "SAME_STEP", gymnasium.vector.AutoresetMode.SAME_STEP):
+        found = step_arguments(*given, autoreset=same)
+        assert found["is_first"].tolist() == [True, True, False]
+    with pytest.raises(ValueError, match="autoreset is 'Disabled'; .* pass is_first"):
+        step_arguments(*given, autoreset=gymnasium.vector.AutoresetMode.DISABLED)
