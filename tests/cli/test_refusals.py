@@ -19,7 +19,7 @@ REFUSED = [
     # Names that do not exist: the nearest are given.
     (["explian"], "no command 'explian'; did you mean explain?"),
     (["games", "minata"], "no suite 'minata'; did you mean minatar?"),
-    (["games", "xyz"], "no suite 'xyz'; there are atari, "),
+    (["games", "xyz"], "no suite 'xyz'; there are minatar, "),
     (["settings", "learnin.discount"], "did you mean learning.discount?"),
     ([*CONSTANT, "--preset", "smal"], "no preset 'smal'; did you mean small?"),
     (["train", "XU-step-level-0.1", "--game", "minatar:brekout"], "minatar:breakout"),
