@@ -34,7 +34,9 @@ def explore_space(records: Records) -> Plot | None:
     A study that lacks any of them shows its own intra-episodic settings, adaptive ones
     first, and its first four games.
     """
-    runs = records.runs.filter("usual", pl.col("mode").is_in(["XU", "XI"]))
+    runs = records.runs.filter("usual")
+    in_paper = runs.filter(pl.col("mode").is_in(["XU", "XI"]))
+    runs = in_paper if len(in_paper) else runs
     games = distinct(runs, "game")
     games = [game for game in _GAMES if game in games] or games[:_COLUMNS]
     runs = runs.filter(pl.col("game").is_in(games))

@@ -85,6 +85,12 @@ def test_figure_4_has_the_papers_settings_modes_and_games(study_of):
     assert [entry.partition("  ")[2] for entry in legend_of(figure)] == [*settings[:5]]
 
 
+def test_a_study_of_another_mode_shows_it(study_of):
+    name = ADAPTIVE.replace("XU", "XS")
+    figure = explore_space(study_of(Cell(name, GAMES[0], 0, 1.0))).figure
+    assert f"XS  {GAMES[0]}" in panels_of(figure)
+
+
 def test_the_other_figure_has_everything(plots):
     figure = plots["explore-space-all"].figure
     assert len(legend_of(figure)) == 15
