@@ -8,7 +8,12 @@ PYTHON ?= python3
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: study test lint slow clean
+# Libraries of others, some 6 GB with PyTorch's CUDA: a machine installs them once.
+LIBRARIES := tests/integrations/requirements.txt
+LIBRARY_KEY := $(shell { cat $(LIBRARIES); $(PYTHON) -V; } 2>/dev/null | cksum | cut -d' ' -f1)
+LIBRARY_VENV := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sidequest/integrations-$(LIBRARY_KEY)
+
+.PHONY: study test lint slow integrations clean
 
 study: $(READY)
 	@echo "==> The paper's study in small: every figure, in minutes"
@@ -29,6 +34,17 @@ lint: $(READY)
 
 slow: $(READY)
 	$(BIN)/python -m pytest -q -m slow
+
+integrations: $(LIBRARY_VENV)/.ready
+	@echo "==> Tests against Stable-Baselines3, sb3-contrib and TorchRL"
+	$(LIBRARY_VENV)/bin/python -m pytest -q -p no:cacheprovider tests/integrations
+
+$(LIBRARY_VENV)/.ready:
+	@echo "==> Installing $(LIBRARIES) into $(LIBRARY_VENV), once"
+	@$(PYTHON) -m venv --clear $(LIBRARY_VENV)
+	@$(LIBRARY_VENV)/bin/python -m pip install -q --upgrade pip
+	@$(LIBRARY_VENV)/bin/python -m pip install -q -r $(LIBRARIES)
+	@touch $@
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else \

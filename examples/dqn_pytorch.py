@@ -1,6 +1,6 @@
 """DQN in one file, in the style of CleanRL, exploring when a switch says so.
 
-Five lines, which end in `# switch`, differ from plain epsilon-greedy; there, one line is
+Five statements, marked `# switch`, differ from plain epsilon-greedy; there, one line is
 
     explore = rng.random(args.num_envs) < epsilon
 
@@ -100,10 +100,9 @@ def main():
         actions = np.where(explore, random_actions, q_values.argmax(1))
 
         next_obs, rewards, terminated, truncated, infos = envs.step(actions)
-        ends = (terminated, truncated)
-        arrived = step_arguments(
-            rewards, *ends, autoreset=same_step, discount=args.gamma
-        )  # switch
+        arrived = step_arguments(  # switch
+            rewards, terminated, truncated, autoreset=same_step, discount=args.gamma
+        )
         returns += rewards
         done = terminated | truncated
         finished += returns[done].tolist()

@@ -13,6 +13,7 @@ environments  WHERE: JAX-native games, probe tasks, Atari
 runs          one run from start to finish
 study         many runs: the paper's studies as data, and how they are trained
 figures       plots of records, the paper's claims, the report, films
+integrations  the switch in Stable-Baselines3 and TorchRL
 bench         how fast it is
 cli           the command `sidequest`
 

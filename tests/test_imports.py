@@ -18,6 +18,7 @@ SEES = {
     "replay": {"types"},
     "environments": {"types", "errors"},
     "agent": {"types", "switching"},
+    "integrations": {"switching"},
     "runs": {
         *("types", "errors", "config", "records", "switching", "replay"),
         *("environments", "agent"),

@@ -16,7 +16,8 @@ def require(module: str, extra: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError:
         raise ImportError(
-            f'sidequest.integrations.{extra} needs {module}: pip install "sidequest[{extra}]"'
+            f"sidequest.integrations.{extra} needs {module.partition('.')[0]}: "
+            f'pip install "sidequest[{extra}]"'
         ) from None
 
 

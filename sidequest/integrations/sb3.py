@@ -14,7 +14,7 @@ from sidequest.switching.switch import Switch
 from sidequest.switching.variants import Variant
 
 _torch = require("torch", "sb3")
-require("stable_baselines3", "sb3")
+_sb3 = require("stable_baselines3.common.utils", "sb3")
 
 
 def with_switch(algorithm: type[Any], variant: str | Variant, **options: Any) -> type[Any]:
@@ -65,14 +65,14 @@ def with_switch(algorithm: type[Any], variant: str | Variant, **options: Any) ->
                 self.explored = np.ones(n_envs, bool)
                 return super()._sample_action(learning_starts, action_noise, n_envs)
             with _torch.no_grad():
-                observations, _ = self.policy.obs_to_tensor(self._last_obs)
+                observations = _sb3.obs_as_tensor(self._last_obs, self.device)
                 if hasattr(self, "quantile_net"):
                     q_values = self.quantile_net(observations).mean(dim=1)
                 else:
                     q_values = self.q_net(observations)
-                values, greedy = q_values.max(dim=1)
-            self.explored = self.switch.step(value=values.cpu().numpy(), **self._arrived)
-            actions = greedy.cpu().numpy()
+            q_values = q_values.cpu().numpy()
+            self.explored = self.switch.step(value=q_values.max(axis=1), **self._arrived)
+            actions = q_values.argmax(axis=1)
             for index in np.flatnonzero(self.explored):
                 actions[index] = self.action_space.sample()
             return actions, actions
@@ -83,14 +83,16 @@ def with_switch(algorithm: type[Any], variant: str | Variant, **options: Any) ->
             super()._store_transition(
                 replay_buffer, buffer_action, new_obs, reward, dones, infos
             )
-            truncated = [info.get("TimeLimit.truncated", False) for info in infos]
-            discount = np.where(dones & ~np.array(truncated), 0.0, self.gamma)
+            discount = self.gamma
+            if dones.any():
+                truncated = [info.get("TimeLimit.truncated", False) for info in infos]
+                discount = np.where(dones & ~np.array(truncated), 0.0, self.gamma)
             self._arrived = {"reward": reward, "discount": discount, "is_first": dones}
 
         def _on_step(self) -> None:
             super()._on_step()
             self._steps += self.n_envs
-            self._explored_steps += int(self.explored.sum())
+            self._explored_steps += np.count_nonzero(self.explored)
             self.exploration_rate = self._explored_steps / self._steps
 
         def dump_logs(self) -> None:
