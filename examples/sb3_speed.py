@@ -30,7 +30,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=10)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    algorithms = {"epsilon-greedy": DQN, **{name: with_switch(DQN, name) for name in VARIANTS}}
+    algorithms = {
+        "epsilon-greedy": DQN,
+        **{name: with_switch(DQN, name) for name in VARIANTS},
+    }
     models, seconds = {}, {name: [] for name in algorithms}
     for name, algorithm in algorithms.items():
         env = make_vec_env(args.env_id, args.envs, seed=0)
