@@ -1,7 +1,7 @@
 """A complete agent of your own that knows when to explore: tabular Q-learning on a lake.
 
 The only reward of the game is at the far corner of an 8x8 lake full of holes, and an agent
-that moves at random gets there in one episode of a thousand. Eight lakes are played
+that moves at random gets there in two episodes of a thousand. Eight lakes are played
 side by side; `Switch` says for each of them whether its next action explores.
 
 Run it with: python examples/own_agent.py [--steps N] [--variant NAME] [--seed N]
