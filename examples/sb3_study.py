@@ -1,9 +1,9 @@
 """Does it help? Five ways to explore in Stable-Baselines3's DQN, ten seeds each.
 
 The game is Gymnasium's FrozenLake 8x8 (not slippery): the only reward is at the far corner,
-holes end the episode, and random play gets there in two episodes of a thousand. All variants
-have the same network, replay and budget; the schedule of epsilon-greedy was tuned, the
-settings of the switch were not. `docs/guide/integrations.md` has the result.
+holes end the episode, and random play gets there in two episodes of a thousand. All
+variants have the same network, replay and budget; the schedule of epsilon-greedy was tuned,
+the settings of the switch were not. `docs/results/sb3/README.md` has the result.
 
 python examples/sb3_study.py RESULTS.csv                  50 runs; resumes where it stopped
 python examples/sb3_study.py RESULTS.csv --plot FILE.png  draws what is there
