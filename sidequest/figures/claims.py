@@ -30,6 +30,7 @@ from sidequest.figures.data import (
     count,
     exploit_periods,
     listed,
+    listed_games,
     of_runs,
     read_traces,
     read_variant,
@@ -246,7 +247,7 @@ def _decide(passed: bool, sentence: str, numbers: _Numbers) -> Verdict:
 
 def _lacking(found: Iterable[Match | _Case], games: int, numbers: _Numbers) -> Verdict:
     """Returns the verdict where fewer games than needed have what is to be compared."""
-    where = listed(_games_of(found))
+    where = listed_games(_games_of(found))
     have = f"Only {where} has" if where else "No game has"
     needed = f"; the claim needs {games} games" if games > 1 else ""
     sentence = (
@@ -306,7 +307,7 @@ def _beats(records: Records, name: str, rivals: Mapping[str, Partner]) -> Verdic
     found = {rival: match(cells, partner) for rival, partner in rivals.items()}
     chances = {rival: _improvement(own) for rival, own in found.items() if own}
     numbers = [
-        (f"{name} over {rival}, {listed(_games_of(found[rival]))}", str(chance))
+        (f"{name} over {rival}, {listed_games(_games_of(found[rival]))}", str(chance))
         for rival, chance in chances.items()
     ]
     if len(rivals) == 1:
@@ -323,7 +324,7 @@ def _beats(records: Records, name: str, rivals: Mapping[str, Partner]) -> Verdic
         "clearly worse than": worse,
     }
     parts = [f"{words} {listed(own)}" for words, own in sides.items() if own]
-    where = listed(_games_of(one for own in found.values() for one in own))
+    where = listed_games(_games_of(one for own in found.values() for one in own))
     sentence = f"On {where}, {name} is {'; '.join(parts)}"
     if len(rivals) == 1:
         sentence += f": the probability of improvement is {next(iter(chances.values()))}"
@@ -356,7 +357,7 @@ def _no_better(
         return _lacking(matches, 2, numbers)
     chance = _improvement(matches)
     numbers = [(what, str(chance)), *numbers]
-    games = listed(_games_of(matches))
+    games = listed_games(_games_of(matches))
     sentence = f"On {games} the probability of improvement, {what}, is {chance}."
     if chance.low > 0.5 or (both and chance.high < 0.5):
         return Verdict("contradicted", sentence, numbers)
@@ -399,7 +400,7 @@ def _starting_mode_depends_on_game(records: Records) -> Verdict:
         return _lacking(matches, 2, numbers)
     helps = [one for one in matches if one.apart() > 0]
     harms = [one for one in matches if one.apart() < 0]
-    better, worse = (listed(_games_of(own)) or "no game" for own in (helps, harms))
+    better, worse = (listed_games(_games_of(own)) or "no game" for own in (helps, harms))
     sentence = (
         f"Starting with explore is clearly better on {better} and clearly worse on {worse}."
     )
@@ -454,10 +455,11 @@ def _amount_is_not_enough(records: Records) -> Verdict:
     differ = len(pairs) - apart.count(0)
     sizes = [[len(cell.runs) for cell in one] for one in pairs]
     luck = binomial_tail(differ, len(pairs), max(2 / comb(n + m, n) for n, m in sizes))
+    where = listed_games(_games_of(pairs))
     sentence = (
-        f"On {listed(_games_of(pairs))}, {differ} of {count(len(pairs), 'pair')} with the "
-        f"same p_X have scores that do not overlap. By chance, at least this many would "
-        f"occur with probability {luck:.2g}."
+        f"On {where}, {differ} of {count(len(pairs), 'pair')} with the same p_X have "
+        "scores that do not overlap. By chance, at least this many would occur with "
+        f"probability {luck:.2g}."
     )
     words = {-1: "the second is better", 0: "overlap", 1: "the first is better"}
     numbers = [(one.name, words[side]) for one, side in zip(pairs, apart, strict=True)]

@@ -478,6 +478,12 @@ def listed(names: Iterable[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
+def listed_games(games: Iterable[str]) -> str:
+    """Returns the games, each once; of more than six their number."""
+    games = dict.fromkeys(games)
+    return listed(games) if len(games) <= 6 else count(len(games), "game")
+
+
 def count(number: int, noun: str) -> str:
     """Returns `1 seed` or `3 seeds`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

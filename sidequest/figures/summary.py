@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from sidequest.figures.claims import Claim, Verdict
-from sidequest.figures.data import Records, count, distinct, listed
+from sidequest.figures.data import Records, count, distinct, listed_games
 from sidequest.figures.gallery import Drawn
 from sidequest.figures.statistics import FEWEST_SEEDS, seeds_needed
 
 _Judged = Sequence[tuple[Claim, Verdict]]
-_MOST_CLAIMS = 3  # that are named
+_MOST_CLAIMS, _MOST_GAMES = 3, 6  # that are named
 
 
 class Summary(NamedTuple):
@@ -87,19 +87,25 @@ def _warnings(cells: pl.DataFrame) -> Iterator[str]:
         if 2 * own["learned"].sum() < own["learned"].count()
     ]
     if poor:
+        where = listed_games(map(str, poor))
         yield (
-            f"On {listed(map(str, poor))} most variants have not learned: the budget is "
-            "too small to compare them there."
+            f"On {where} most variants have not learned: the budget is too small to "
+            "compare them there."
         )
 
 
 def _learned(cells: pl.DataFrame) -> Iterator[str]:
     """Says how many variants learned on each game, and which is the best."""
-    for (game,), own in cells.drop_nulls("score").group_by("game", maintain_order=True):
+    scored = cells.drop_nulls("score")
+    games = distinct(scored, "game")
+    for game in games[:_MOST_GAMES]:
+        own = scored.filter(game=game)
         best: dict[str, Any] = own.sort("score", descending=True).row(0, named=True)
         top = f"best is {best['variant']} with a mean return of {best['score']:.3g}"
         learned = f"{own['learned'].sum()} of {count(own.height, 'variant')} learned; "
         yield f"{game}: {learned if own['learned'].count() else ''}{top}."
+    if len(games) > _MOST_GAMES:
+        yield f"{count(len(games) - _MOST_GAMES, 'more game')}: see the scores."
 
 
 def _decided(judged: _Judged) -> Iterator[str]:

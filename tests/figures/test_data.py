@@ -13,6 +13,7 @@ from sidequest.figures.data import (
     distinct,
     exploit_periods,
     listed,
+    listed_games,
     of_runs,
     read_records,
     read_traces,
@@ -320,3 +321,5 @@ def test_words():
     assert some(["a", "b", "c", "d"], 2) == "a, b and 2 more"
     assert (count(1, "seed"), count(2, "seed")) == ("1 seed", "2 seeds")
     assert listed(["a", "b", "c"]) == "a, b and c" and listed(["a"]) == "a"
+    assert listed_games("aabcdef") == "a, b, c, d, e and f"
+    assert listed_games("abcdefg") == "7 games"
