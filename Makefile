@@ -52,12 +52,12 @@ $(READY): pyproject.toml
 	@if command -v uv >/dev/null; then \
 	  echo "==> Installing into $(VENV) with uv"; \
 	  uv venv -q --allow-existing --python $(PYTHON) $(VENV) && \
-	  uv pip install -q --python $(BIN)/python -e . --group dev; \
+	  uv pip install -q --python $(BIN)/python -e ".[train]" --group dev; \
 	else \
 	  echo "==> Installing into $(VENV) with pip (a few minutes)"; \
 	  $(PYTHON) -m venv $(VENV) && \
 	  $(BIN)/python -m pip install -q --upgrade pip && \
-	  $(BIN)/python -m pip install -q -e . --group dev; \
+	  $(BIN)/python -m pip install -q -e ".[train]" --group dev; \
 	fi
 	@touch $(READY)
 

@@ -112,6 +112,24 @@ class Interrupted(SidequestError):
     exit_code = Exit.RETRY
 
 
+class MissingExtra(SidequestError, ImportError):
+    """A package is needed that comes with an extra; the message says how to install it."""
+
+
+_TRAIN = {
+    *("ale_py", "equinox", "gymnasium", "gymnax", "jax", "jaxtyping", "jinja2"),
+    *("matplotlib", "optax", "polars", "xminigrid"),
+}
+
+
+def missing_extra(what: str, error: ModuleNotFoundError) -> ImportError:
+    """Returns the error that names the extra to install; any other error as it is."""
+    package = (error.name or "").partition(".")[0]
+    if package not in _TRAIN:
+        return error
+    return MissingExtra(f"{what} needs {package}: pip install 'sidequest[train]'")
+
+
 def resume_command(folders: Iterable[Path]) -> str:
     """Returns the command that resumes runs."""
     return shlex.join(["sidequest", "train", "--resume", *map(str, folders)])

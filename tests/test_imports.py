@@ -1,9 +1,13 @@
 """Which package may import which, and what importing sidequest loads."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+
+from sidequest import errors
 
 PACKAGE = Path(__file__).parents[1] / "sidequest"
 
@@ -153,3 +157,55 @@ def test_the_switch_needs_numpy_and_nothing_else():
     modules = loaded_by(f"import sidequest; {step}; sidequest.periods('GX')")
     assert "numpy" in modules
     assert not modules & (HEAVY | {"jax", "jaxtyping"})
+
+
+def run_without(arguments: list[str], packages: set[str]) -> subprocess.CompletedProcess:
+    """Runs the command in a process where importing these packages fails."""
+    code = (
+        f"import sys\nfor name in {sorted(packages)}: sys.modules[name] = None\n"
+        f"from sidequest.cli import main\nmain({arguments})"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=PACKAGE.parent
+    )
+
+
+TRAIN = {
+    *("jax", "jaxlib", "jaxtyping", "equinox", "optax", "ale_py", "gymnasium", "gymnax"),
+    *("xminigrid", "jinja2", "matplotlib", "polars"),
+}
+
+
+def test_the_base_install_explains_and_lists_settings():
+    for arguments in (
+        ["explain", "XU-intra(10,informed,p*,X)"],
+        ["explain", "XU-step-level-0.1", "XU-episode-level-*"],
+        ["settings"],
+        ["train", "--help"],
+    ):
+        done = run_without(arguments, TRAIN)
+        assert done.returncode == 0, (arguments, done.stderr)
+        assert done.stdout
+
+
+def test_a_command_whose_extra_is_missing_says_which_to_install():
+    for arguments, packages in [
+        (["train", "XU-step-level-0.1", "--game", "classic:cartpole"], TRAIN),
+        (["figures", "."], {"matplotlib", "polars"}),
+        (["games"], TRAIN),
+    ]:
+        done = run_without(arguments, packages)
+        assert done.returncode == 2, (arguments, done.stderr)
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert f"`sidequest {arguments[0]}` needs " in done.stderr
+        assert "pip install 'sidequest[train]'" in done.stderr
+
+
+def test_extras_are_what_the_message_says():
+    with open(PACKAGE.parent / "pyproject.toml", "rb") as file:
+        project = tomllib.load(file)["project"]
+    names = {re.split(r"[\[<>=~ ]", line)[0] for line in project["dependencies"]}
+    assert names == {"numpy", "tyro", "rich"}
+    train = project["optional-dependencies"]["train"]
+    train = {re.split(r"[\[<>=~ ]", line)[0].replace("-", "_") for line in train}
+    assert errors._TRAIN == train - {"six"}

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NoReturn
 
-from sidequest.errors import Exit, SidequestError, unknown
+from sidequest.errors import Exit, SidequestError, missing_extra, unknown
 
 COMMANDS = {
     "study": "runs a whole study of the paper's variants, and writes its report",
@@ -105,9 +105,14 @@ def _run(name: str, options: list[str]) -> int | None:
 
     from sidequest.cli.options import MARKERS
 
-    command = command_named(name)
+    prog = f"sidequest {name}"
     try:
-        return tyro.cli(command, args=options, prog=f"sidequest {name}", config=MARKERS)
+        return tyro.cli(command_named(name), args=options, prog=prog, config=MARKERS)
+    except ModuleNotFoundError as error:
+        missing = missing_extra(f"`{prog}`", error)
+        if missing is error:
+            raise
+        _fail(str(missing))
     except BrokenPipeError:
         return 0  # the reader of the output, such as `head`, has enough
     except SidequestError as error:

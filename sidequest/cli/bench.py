@@ -35,18 +35,18 @@ def bench(
         emulators: atari: how many side by side; by default 96 a core, at most 1,536.
         json: Print one JSON object and nothing else.
     """
-    from sidequest.environments import registry
-
     if game is not None:
+        from sidequest.environments import registry
+
         registry.check(game)
+        if what == "atari" and not registry.is_atari(game):
+            raise InvalidRequest(
+                f"{game} has no emulator; measure it with `sidequest bench agent`"
+            )
     if min(members, default=1) < 1:
         raise InvalidRequest(f"members is {members}; it is numbers of 1 or more")
     if emulators is not None and emulators < 1:
         raise InvalidRequest(f"emulators is {emulators}; it is 1 or more")
-    if what == "atari" and game is not None and not registry.is_atari(game):
-        raise InvalidRequest(
-            f"{game} has no emulator; measure it with `sidequest bench agent`"
-        )
     if what == "switching":
         from sidequest.bench import switching
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from sidequest.errors import missing_extra
 from sidequest.switching import homeostasis, metacontroller, periods
 from sidequest.switching.arrays import (
     ONE_STEP,
@@ -476,8 +477,10 @@ class Switch:
         Explore steps are dark, exploit steps light; a line marks the start of an episode.
         Returns a figure of matplotlib.
         """
-        from matplotlib.figure import Figure  # comes with sidequest[train]
-
+        try:
+            from matplotlib.figure import Figure
+        except ModuleNotFoundError as error:
+            raise missing_extra("Switch.plot", error) from None
         shown = min(most, self.streams)
         order = np.arange(max(0, self._steps - _KEPT), self._steps)
         modes = self._explored[order % _KEPT, :shown]
