@@ -104,8 +104,9 @@ class GymGroup:
     def close(self) -> None:
         """Ends the process."""
         self._pipe.close()
-        self._process.join(timeout=1.0)
+        self._process.join(timeout=5.0)
         self._process.kill()
+        self._process.join()
 
     def _read(self) -> Any:
         try:

@@ -4,7 +4,6 @@ A process holds the environments of one group and steps them one after the other
 side by side. It is given the game's name, and makes the environments itself.
 """
 
-import inspect
 import os
 import signal
 import sys
@@ -127,9 +126,9 @@ def step_forever(
     os.dup2(2, 1)  # what environments print is not the command's output
     # Frames are painted without a screen, and nothing is played aloud.
     os.environ |= {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy"}
+    group: list[_Single] = []
     try:
-        options = {"render_mode": "rgb_array"} if renders else {}
-        group = [_Single(name, sticky_actions, options) for _ in seeds]
+        group = [_Single(name, sticky_actions, renders) for _ in seeds]
         timesteps = [one.reset(seed) for one, seed in zip(group, seeds, strict=True)]
         while True:
             pipe.send(tuple(map(np.stack, zip(*timesteps, strict=True))))
@@ -141,6 +140,8 @@ def step_forever(
     except Exception as error:
         with suppress(OSError):
             pipe.send(describe(error))
+    for one in group:
+        one.close()
 
 
 def _end_with_parent() -> None:
@@ -171,12 +172,13 @@ def describe(error: Exception) -> str:
 class _Single:
     """One environment, which never ends: see `sidequest.types`."""
 
-    def __init__(self, name: str, sticky_actions: float, options: dict[str, Any]):
-        make = load(name)
-        known = inspect.signature(make).parameters.values()
-        if not any(one.name in options or one.kind is one.VAR_KEYWORD for one in known):
-            options = {}
-        self._environment, self._layout = prepare(make(**options), sticky_actions)
+    def __init__(self, name: str, sticky_actions: float, renders: bool):
+        make, made = load(name), None
+        if renders:
+            with suppress(Exception):  # not every environment does, or every function asks
+                made = make(render_mode="rgb_array")
+        made = make() if made is None else made
+        self._environment, self._layout = prepare(made, sticky_actions)
         self._shape = self._environment.observation_space.shape
 
     def reset(self, seed: int | None = None) -> tuple[Any, ...]:
@@ -196,6 +198,10 @@ class _Single:
             observation = self.reset()[0]
         terminated, ended = bool(terminated), bool(terminated or truncated)
         return observation, np.float32(reward), terminated, ended and not terminated, ended
+
+    def close(self) -> None:
+        """Lets the environment end what it has started."""
+        self._environment.close()
 
     def _read(self, observation: Any) -> np.ndarray:
         """Returns an observation as the agent sees it."""
