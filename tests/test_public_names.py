@@ -63,6 +63,7 @@ def test_the_map_in_the_docstring_names_what_there_is():
         folder = ROOT / "sidequest" / package
         text = (folder / "__init__.py").read_text().split('"""')[1]
         named = set(re.findall(r"^([a-z]+) {2,}\S", text, re.MULTILINE))
-        there = {path.stem for path in folder.iterdir() if not path.name.startswith("_")}
+        paths = [path for path in folder.iterdir() if path.name != "py.typed"]
+        there = {path.stem for path in paths if not path.name.startswith("_")}
         assert named, package
         assert named == there, f"the docstring of sidequest/{package} is not up to date"
