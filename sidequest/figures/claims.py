@@ -456,10 +456,11 @@ def _amount_is_not_enough(records: Records) -> Verdict:
     sizes = [[len(cell.runs) for cell in one] for one in pairs]
     luck = binomial_tail(differ, len(pairs), max(2 / comb(n + m, n) for n, m in sizes))
     where = listed_games(_games_of(pairs))
+    by_chance = f"of {luck:.2g}" if luck >= 1e-4 else "below 0.0001"
     sentence = (
         f"On {where}, {differ} of {count(len(pairs), 'pair')} with the same p_X have "
         "scores that do not overlap. By chance, at least this many would occur with "
-        f"probability {luck:.2g}."
+        f"a probability {by_chance}."
     )
     words = {-1: "the second is better", 0: "overlap", 1: "the first is better"}
     numbers = [(one.name, words[side]) for one, side in zip(pairs, apart, strict=True)]

@@ -267,7 +267,10 @@ def _score_table(records: Records) -> Table:
     ]
     if any(one is not None for one in normal):
         cells.insert_column(7, pl.Series("human-normalised", normal))
-    return _make_table("scores", "Final scores", cells.drop("budget", "settings"))
+    failed = (2 * pl.col("learned") <= pl.col("seeds")).fill_null(False)
+    marked = pl.when(failed).then(pl.col("label") + " †").otherwise("label")
+    cells = cells.with_columns(label=marked).drop("budget", "settings")
+    return _make_table("scores", "Final scores", cells)
 
 
 def _exploration_table(records: Records) -> Table:

@@ -220,13 +220,13 @@ def test_few_seeds_show_large_differences_only(tmp_path):
 
 def test_what_learned_nothing_is_said(tmp_path):
     other = "XU-experiment-level-G"
-    summary = summary_of(
-        tmp_path,
+    fakes = (
         on("classic:cartpole", 9.0, 10.0, 300.0),  # one seed of three learned
         on("classic:cartpole", 9.0, 10.0, 11.0, variant=other),
         on("minigrid:empty_6x6", 0.9, 0.9, 0.1),
         on("mine:corridor", 0.0, 0.0, 0.0),
     )
+    summary = summary_of(tmp_path, *fakes)
     assert summary.findings == [
         "classic:cartpole: 0 of 2 variants learned; best is XU-step-level-0.01 with a mean "
         "return of 106.",
@@ -236,6 +236,10 @@ def test_what_learned_nothing_is_said(tmp_path):
     ]
     assert summary.warnings[1].startswith("On classic:cartpole most variants have not")
     assert summary.trust[1].startswith("In 2 of 4 cases")
+    page = Page(report.make_page(make_records(tmp_path, *fakes), [], time="now"))
+    assert page.text.count("XU-step-level-0.01 † classic:") == 1
+    assert "XU-step-level-0.01 minigrid:" in page.text
+    assert "XU-step-level-0.01 mine:" in page.text
 
 
 def test_the_most_telling_episode_comes_first():
