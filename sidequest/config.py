@@ -177,9 +177,14 @@ class NoveltyConfig:
     """Every n-th pixel in both directions."""
     episodic: bool = True
     """Whether intrinsic returns end with the episode; in RND they do not. Ours."""
-    centred: bool = False
+    centred: bool = True
     """Whether intrinsic rewards are (novelty - mean) / deviation of recent updates; else
     novelty / root mean square. Ours."""
+    weight: _Positive = 0.1
+    """Weight of the intrinsic head's loss beside that of the game's reward. Ours."""
+    epsilon: _Share = 0.0
+    """Probability of a uniform action in XI's explore mode, for games in which sticky
+    actions are not random enough. Ours."""
 
 
 @dataclass(frozen=True)
@@ -251,7 +256,7 @@ SMALL = Config(
     ),
     acting=ActingConfig(streams=16, pull_interval=20),
     replay=ReplayConfig(
-        capacity=100_000, block_length=20, prefix=10, ratio=2.0, warm_up=5_000
+        capacity=100_000, block_length=20, prefix=10, ratio=4.0, warm_up=5_000
     ),
     learning=LearningConfig(
         batch_size=16,
@@ -263,7 +268,7 @@ SMALL = Config(
         normalise_inputs=False,
     ),
     novelty=NoveltyConfig(
-        channels=(16,), kernels=(3,), strides=(1,), units=64, downsampling=1
+        channels=(16,), kernels=(3,), strides=(1,), units=64, downsampling=1, epsilon=0.1
     ),
     switching=SwitchingConfig(explore_arms=(1, 10, 50), exploit_arms=(10, 50, 250, 1_000)),
     evaluation=EvaluationConfig(interval=50_000, episodes=8),
@@ -335,6 +340,8 @@ def recorded(settings: Mapping[str, Mapping[str, Any]], game: str) -> dict[str, 
         flat.setdefault("learning.priorities", "all")
         flat.setdefault("novelty.episodic", True)
         flat.setdefault("novelty.centred", False)
+        flat.setdefault("novelty.weight", 1.0)
+        flat.setdefault("novelty.epsilon", 0.0)
     return flat
 
 

@@ -9,11 +9,11 @@ transitions. With Q the online and Q' the target network, for every head h:
     targets     G_t = r_{t+1} + ... + gamma_h^(n-1) r_{t+n} + gamma_h^n v_{t+n}
     errors      delta_t = G_t - Q(s_t, a_t)
     scale       sigma_h, from the statistics of rewards and returns
-    loss        mean_i w_i 1/2 sum_t sum_h (delta_{h,t} / sigma_h)^2
+    loss        mean_i w_i 1/2 sum_t sum_h c_h (delta_{h,t} / sigma_h)^2
     priority    eta max_t d_t + (1 - eta) mean_t d_t,   d_t = mean_h |delta_{h,t} / sigma_h|
 
 `scaling` says what sigma is. The mean over heads is over all, or over those of the game's
-reward (`Rules.priorities`).
+reward (`Rules.priorities`). c_h is `Rules.novelty_weight` for the intrinsic head, else 1.
 
 The functions below `first_priorities` are of one sequence, T transitions of T + 1 steps.
 Transition t leads from s_t by a_t to s_{t+1}; arrays named `_t` hold what arrived with
@@ -78,6 +78,9 @@ class Rules(NamedTuple):
     """Share eta of the greatest error in a sequence's priority; the rest is the mean."""
     priorities: Literal["all", "extrinsic"] = "all"
     """Which heads' errors set priorities: all, or those of the game's reward."""
+    novelty_weight: float = 1.0
+    """Weight of the intrinsic head's loss. Adam makes up for it in that head's own layers,
+    not in those that it shares with the extrinsic head."""
     centre_novelty: bool = False
     """Whether intrinsic rewards are centred; see `scaling.scale_novelty`."""
     normalise_inputs: bool = False
@@ -151,7 +154,9 @@ def r2d2_loss(
     )
     scale = scaling.used_scale(running, statistics)
     scaled = errors.td / scale.reshape(1, 1, -1)
-    losses = 0.5 * jnp.sum(jnp.square(scaled), axis=(1, 2))
+    novelty = [head.source == "intrinsic" for head in rules.heads]
+    heads = jnp.where(np.array(novelty), rules.novelty_weight, 1.0)
+    losses = 0.5 * jnp.sum(heads * jnp.square(scaled), axis=(1, 2))
 
     everything = rules.priorities == "all"
     counted = [everything or head.source == "extrinsic" for head in rules.heads]

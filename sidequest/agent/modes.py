@@ -14,7 +14,7 @@ weighted sum of the heads. Explore modes differ only in these numbers:
 
     variant         exploit mode                    explore mode
     XU              greedy on extrinsic             uniform
-    XI              greedy on extrinsic             greedy on intrinsic
+    XI              greedy on extrinsic             intrinsic, epsilon 0 or a setting
     XS              extrinsic, epsilon 0.1          extrinsic, epsilon 0.4
     Xγ              greedy on extrinsic             greedy on the short discount
     XI-step-level   extrinsic + intrinsic           uniform
@@ -106,8 +106,15 @@ def make_heads(
     return tuple(make(name) for name in _HEADS if name in wanted)
 
 
-def modes_of(variant: Variant, heads: tuple[str, ...]) -> Modes:
-    """Returns the behaviours of a variant's two modes, for a network with these heads."""
+def modes_of(
+    variant: Variant, heads: tuple[str, ...], novelty_epsilon: float = 0.0
+) -> Modes:
+    """Returns the behaviours of a variant's two modes, for a network with these heads.
+
+    Args:
+        novelty_epsilon: Epsilon of XI's explore mode. The paper has none; on games without
+            Atari's sticky actions, novelty alone may choose one action for ever.
+    """
 
     def behave(epsilon: float, *followed: str) -> Behaviour:
         weights = [float(head in followed) for head in heads]
@@ -119,6 +126,8 @@ def modes_of(variant: Variant, heads: tuple[str, ...]) -> Modes:
     if variant.mode == "XI" and variant.granularity == "step":
         return Modes(behave(0.0, "extrinsic", "intrinsic"), behave(1.0, "extrinsic"))
     exploit = behave(_SOFT_EXPLOIT if variant.mode == "XS" else 0.0, "extrinsic")
+    if variant.mode == "XI":
+        return Modes(exploit, behave(novelty_epsilon, "intrinsic"))
     return Modes(exploit, behave(*EXPLORE[variant.mode]))
 
 

@@ -133,6 +133,8 @@ class Agent(NamedTuple):
     block_length: int
     batch_size: int
     frames_per_step: int
+    novelty_epsilon: float
+    """Of XI's explore mode."""
 
     @property
     def frames_per_block(self) -> int:
@@ -168,6 +170,7 @@ def build_agent(
         timeout_is_terminal=learning.timeout_is_terminal,
         priority_mix=learning.priority_mix,
         priorities=learning.priorities,
+        novelty_weight=config.novelty.weight,
         centre_novelty=config.novelty.centred,
         normalise_inputs=learning.normalise_inputs,
         normalise_values=learning.normalise_values,
@@ -206,6 +209,7 @@ def build_agent(
         block_length=replay.block_length,
         batch_size=learning.batch_size,
         frames_per_step=spec.frames_per_step,
+        novelty_epsilon=config.novelty.epsilon,
     )
 
 
@@ -323,7 +327,7 @@ def run_arrays(variant: Variant, seed: int, agent: Agent) -> RunArrays:
     return RunArrays(
         key=jax.random.key(seed),
         variant=variant_arrays(variant, agent.arms),
-        modes=modes_of(variant, agent.heads),
+        modes=modes_of(variant, agent.heads, agent.novelty_epsilon),
     )
 
 

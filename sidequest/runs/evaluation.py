@@ -328,7 +328,8 @@ def play_episode(
 ) -> Episode:
     """Plays one episode of at most `max_steps` steps; `report` is called after each."""
     variant, agent = _GREEDY if greedy else player.variant, player.agent
-    arrays, modes = variant_arrays(variant, agent.arms), modes_of(variant, agent.heads)
+    arrays = variant_arrays(variant, agent.arms)
+    modes = modes_of(variant, agent.heads, agent.novelty_epsilon)
     seeded = jax.random.key(seed)
     begin_key, key = (jax.random.fold_in(seeded, purpose) for purpose in (BEGIN, ACTS))
 

@@ -309,6 +309,7 @@ _QUICK_GAMES = ("classic:cartpole", "minigrid:empty_6x6")
 _QUICK_SETTINGS: Settings = (
     ("network.channels", (8,)),
     ("replay.capacity", 20_000),
+    ("replay.ratio", 2.0),
     ("replay.warm_up", 2_000),
     ("evaluation.interval", 5_000),
     ("evaluation.traces", 60),

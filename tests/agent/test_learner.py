@@ -140,13 +140,15 @@ def transcription(q, q_target, rewards, steps, rules):
         spread = np.var(discounts, dtype=float) * np.mean(targets[..., h] ** 2)
         sigma[h] = max(np.sqrt(np.var(rewards[..., h]) + spread), FLOOR)
     scaled = errors / sigma
-    losses = 0.5 * np.sum(scaled**2, axis=(1, 2))
+    share = [rules.novelty_weight if h.source == "intrinsic" else 1 for h in rules.heads]
+    losses = 0.5 * np.sum(share * scaled**2, axis=(1, 2))
     counted = slice(None) if rules.priorities == "all" else [0, 2]
     size = np.abs(scaled)[..., counted].mean(axis=2)
     priorities = 0.9 * size.max(axis=1) + 0.1 * size.mean(axis=1)
     return losses, priorities, sigma, errors
 
 
+CENTRED = {"centre_novelty": True, "priorities": "extrinsic", "novelty_weight": 0.25}
 ENDLESS = {
     "heads": make_heads(
         ("intrinsic", "short"),
@@ -163,7 +165,7 @@ ENDLESS = {
         (("extrinsic",), {}),
         (("extrinsic",), {"timeout_is_terminal": True}),
         (("intrinsic", "short"), {}),
-        (("intrinsic", "short"), {"centre_novelty": True, "priorities": "extrinsic"}),
+        (("intrinsic", "short"), CENTRED),
         (("intrinsic", "short"), ENDLESS),
     ],
 )

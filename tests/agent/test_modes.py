@@ -96,6 +96,15 @@ def test_the_mode_picks_the_behaviour():
     assert many.weights.shape == (3, 1)
 
 
+def test_only_the_explore_mode_of_xi_has_the_epsilon_of_novelty():
+    heads = ("extrinsic", "intrinsic")
+    modes = modes_of(parse("XI-episode-level-*"), heads, novelty_epsilon=0.1)
+    assert (modes.exploit.epsilon, modes.explore.epsilon) == (0.0, np.float32(0.1))
+    for name in ("XI-step-level-0.01", "XU-episode-level-*"):
+        same = modes_of(parse(name), heads, novelty_epsilon=0.1)
+        jax.tree.map(np.testing.assert_array_equal, same, modes_of(parse(name), heads))
+
+
 def test_the_extrinsic_head_is_always_there():
     expected = Head("extrinsic", "extrinsic", 0.997, False, True)
     assert make_heads(()) == make_heads(("extrinsic",)) == (expected,)

@@ -21,6 +21,7 @@ SMALL = {
     "replay.capacity": 1_600,
     "replay.block_length": 8,
     "replay.prefix": 4,
+    "replay.ratio": 2.0,
     "replay.warm_up": 0,
     "learning.batch_size": 8,
     "learning.discount": 0.9,
@@ -34,6 +35,8 @@ SMALL = {
 NOVELTY = {
     "novelty.episodic": True,
     "novelty.centred": False,
+    "novelty.weight": 1.0,
+    "novelty.epsilon": 0.0,
     "learning.priorities": "all",
 }
 FRAMES = {
@@ -44,6 +47,7 @@ FRAMES = {
     "acting.streams": 6,
     "acting.pull_interval": 16,
     "replay.capacity": 480,
+    "replay.ratio": 1.0,
     "replay.warm_up": 144,
     "learning.batch_size": 4,
     "evaluation.traces": 5,

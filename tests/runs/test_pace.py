@@ -40,8 +40,8 @@ def test_the_replay_ratio_is_exact(streams, ratio, batch):
 def test_pace_by_hand():
     # 1 * 120 / 64 = 15 / 8;  200,000 / 4,800 = 41.7;  400 / 40
     assert make_pace(PAPER) == Pace(15, 8, 42, 10)
-    # 2 * 16 / 16;  5,000 / 320 = 15.6;  20 / 20
-    assert make_pace(SMALL) == Pace(2, 1, 16, 1)
+    # 4 * 16 / 16;  5,000 / 320 = 15.6;  20 / 20
+    assert make_pace(SMALL) == Pace(4, 1, 16, 1)
     # However early learning may start, an item needs its blocks: two, and the prefix's.
     for prefix, blocks in [(0, 2), (1, 3), (8, 3), (9, 4), (33, 7)]:
         pace = make_pace(change(TINY, **{"replay.prefix": prefix, "replay.ratio": 2.0}))

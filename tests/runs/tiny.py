@@ -28,6 +28,7 @@ TINY = change(
         "replay.capacity": 4 * 8 * 12,
         "replay.block_length": 8,
         "replay.prefix": 4,
+        "replay.ratio": 2.0,
         "replay.warm_up": 0,
         "learning.batch_size": 8,
         "learning.discount": 0.9,
