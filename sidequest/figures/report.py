@@ -73,6 +73,7 @@ def write_report(
 ) -> Path:
     """Writes the report with the figures, by default into the study's folder."""
     path = (folder or records.folder) / REPORT
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_synced(path, make_page(records, drawn, time=now()).encode())
     return path
 

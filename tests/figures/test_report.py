@@ -164,7 +164,8 @@ def test_a_run_that_has_only_begun(tmp_path):
     Recorder(
         tmp_path / "run", {"variant": "XU-step-level-0.01", "game": "a", "seed": 0}
     ).close()
-    page = Page(report.write_report(read_records(tmp_path), []).read_text())
+    path = report.write_report(read_records(tmp_path), [], tmp_path / "new" / "folder")
+    page = Page(path.read_text())
     assert "1 variant, 1 game, 1 seed, 0 frames each: 0 of 1 run finished." in page.text
 
 
