@@ -1,7 +1,8 @@
 # Two commands do everything, from nothing but Python 3.11+, make and a package index:
 #   make study   the main job
 #   make test    all checks that need no GPU
-# Both make their own virtual environment in .venv, with uv if it is there and pip if not.
+# `make docs` builds the documentation site into site/. All make their own virtual environment in
+# .venv, with uv if it is there and pip if not.
 
 VENV   ?= .venv
 PYTHON ?= python3
@@ -13,7 +14,7 @@ LIBRARIES := tests/integrations/requirements.txt
 LIBRARY_KEY := $(shell { cat $(LIBRARIES); $(PYTHON) -V; } 2>/dev/null | cksum | cut -d' ' -f1)
 LIBRARY_VENV := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sidequest/integrations-$(LIBRARY_KEY)
 
-.PHONY: study test lint slow integrations clean
+.PHONY: study test lint slow docs integrations clean
 
 study: $(READY)
 	@echo "==> The paper's study in small: every figure, in minutes"
@@ -45,6 +46,11 @@ $(LIBRARY_VENV)/.ready:
 	@$(LIBRARY_VENV)/bin/python -m pip install -q --upgrade pip
 	@$(LIBRARY_VENV)/bin/python -m pip install -q -r $(LIBRARIES)
 	@touch $@
+
+docs: $(READY)
+	@echo "==> The documentation, strictly: a broken link fails"
+	$(BIN)/zensical build --clean --strict
+	@echo "==> Open site/index.html"
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else \
