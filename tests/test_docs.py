@@ -1,13 +1,49 @@
-"""The documentation says what is true: links, pictures, examples, generated pages, words."""
+"""The documentation says what is true: links, pictures, examples, generated pages, words.
 
+`python -m tests.test_docs` writes the page of commands again.
+"""
+
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from sidequest.cli import COMMANDS
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
 IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
+
+
+COMMANDS_PAGE = ROOT / "docs/reference/commands.md"
+COMMANDS_INTRODUCTION = """# Commands
+
+`sidequest COMMAND --help` prints what follows. Exit codes are in [Reliability](../reliability.md#exit-codes).
+
+Completion for a shell: `sidequest COMMAND --tyro-print-completion bash > FILE` (or `zsh`, `tcsh`) writes a script for one
+command; put it where your shell looks, such as `~/.local/share/bash-completion/completions/sidequest`.
+"""
+
+
+def commands_page() -> str:
+    """Returns the page of commands, made of their help."""
+    parts = [COMMANDS_INTRODUCTION]
+    for command in COMMANDS:
+        environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
+        arguments = [sys.executable, "-m", "sidequest", command, "--help"]
+        help = subprocess.check_output(arguments, text=True, env=environment)
+        text = "\n".join(line.rstrip() for line in help.splitlines())
+        parts.append(f"## {command}\n\n```text\n{text.strip()}\n```\n")
+    return "\n".join(parts)
+
+
+def test_the_page_of_commands_is_their_help():
+    page = COMMANDS_PAGE.read_text(encoding="utf-8")
+    # By words: another version of tyro may draw its boxes differently.
+    assert re.findall(r"[\w-]+", page) == re.findall(r"[\w-]+", commands_page())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
@@ -57,3 +93,7 @@ def test_words(page):
     for pattern in WORDS_WE_DO_NOT_USE:
         found = re.search(pattern, text, re.IGNORECASE)
         assert found is None, found
+
+
+if __name__ == "__main__":
+    COMMANDS_PAGE.write_text(commands_page(), encoding="utf-8")
