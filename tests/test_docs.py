@@ -23,8 +23,8 @@ COMMANDS_INTRODUCTION = """# Commands
 
 `sidequest COMMAND --help` prints what follows. Exit codes are in [Reliability](../reliability.md#exit-codes).
 
-Completion for a shell: `sidequest COMMAND --tyro-print-completion bash > FILE` (or `zsh`, `tcsh`) writes a script for one
-command; put it where your shell looks, such as `~/.local/share/bash-completion/completions/sidequest`.
+Completion of commands and options: `source <(sidequest --completion bash)` (or `zsh`, `tcsh`); put the line into your
+shell's start-up file to keep it.
 """
 
 
