@@ -74,6 +74,13 @@ def test_the_example_of_a_trigger_runs(capsys):
     assert 0.03 < float(capsys.readouterr().out) < 0.2
 
 
+def test_the_example_of_an_agent_runs(capsys):
+    page = (ROOT / "docs/guide/your-agent.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(example, "your-agent.md", "exec"), {})
+    assert "'p_X':" in capsys.readouterr().out
+
+
 WORDS_WE_DO_NOT_USE = (
     r"\bmend(s|ed)?\b",
     r"bit by bit",
