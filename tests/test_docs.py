@@ -1,4 +1,4 @@
-"""The documentation says what is true: links, pictures, examples, generated pages, words.
+"""The documentation is true: links, pictures, examples, generated pages, words.
 
 `python -m tests.test_docs` writes the page of commands again.
 """
@@ -21,10 +21,11 @@ IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
 COMMANDS_PAGE = ROOT / "docs/reference/commands.md"
 COMMANDS_INTRODUCTION = """# Commands
 
-`sidequest COMMAND --help` prints what follows. Exit codes are in [Reliability](../reliability.md#exit-codes).
+`sidequest COMMAND --help` prints what follows. Exit codes are in
+[Reliability](../reliability.md#exit-codes).
 
-Completion of commands and options: `source <(sidequest --completion bash)` (or `zsh`, `tcsh`); put the line into your
-shell's start-up file to keep it.
+Completion of commands and options: `source <(sidequest --completion bash)` (or `zsh`,
+`tcsh`); put the line into your shell's start-up file to keep it.
 """
 
 
