@@ -327,7 +327,7 @@ _WHOLE_STUDIES = (
     ),
     Study(
         name="small",
-        title="Every comparison of the paper on three small games, in an hour or so",
+        title="Every comparison of the paper on three small games, in an hour or two",
         grids=_main_grids("minatar:breakout", "minigrid:door_key_5x5", "classic:cartpole"),
         seeds=3,
         frames=100_000,

@@ -98,10 +98,11 @@ def test_a_study_has_the_same_scores(tmp_path):
     words = ["study", "quick", "--games", STUDY_GAME, "--variants", *STUDY_VARIANTS]
     command = shutil.which("sidequest", path=str(Path(sys.executable).parent))
     assert command
-    words += ["--seeds", "2", "--quiet", "--out", str(tmp_path / "study")]
+    words += "--seeds 2 --frames 10k --quiet --out".split()
     # As users run it, not compiled as quickly as tests are.
     usual = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "XLA_FLAGS": ""}
-    done = subprocess.run([command, *words], env=os.environ | usual)
+    study = str(tmp_path / "study")
+    done = subprocess.run([command, *words, study], env=os.environ | usual)
     assert done.returncode == 0
     rows = [
         {**json.loads(run.read_text()), "folder": run.parent}
