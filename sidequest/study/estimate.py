@@ -1,8 +1,8 @@
 """What `--dry-run` says: how many runs a study has, how long they take, what they need.
 
-The program with most frames is measured: as many runs as there are devices, in a process of
-its own and a folder that is removed. Where that takes too long, or the hardware for it is
-not here, rates count that were measured elsewhere, and the text says so.
+The program with most frames is measured: one run a core, or all that share a GPU, in a
+process of its own and a folder that is removed. Where that takes too long, or the hardware
+for it is not here, rates count that were measured elsewhere, and the text says so.
 """
 
 import math
@@ -90,16 +90,18 @@ def _estimate(
         measured = "the paper's agent needs a GPU, and there is none here"
         workers = study.workers or 1
     else:
-        few = map(_shorten, largest.jobs[: share.devices])
-        measured = measure(Group(tuple(few)), share)
+        # A core is busy with one run; a GPU makes more of many.
+        few = largest.jobs[: share.devices] if on_cpu else largest.jobs
+        measured = measure(Group(tuple(map(_shorten, few))), share)
+    beside = 1  # workers that add to the rate; on one device they share it
     if isinstance(measured, Cost):
         cost, notes = measured, []
+        beside = workers if on_cpu else 1
     else:
         cost = _ELSEWHERE["cpu" if on_cpu else "gpu", hosted]
         notes = [f"        not measured here: {measured}"]
-    # Workers that share a device are no faster together, but one can start meanwhile.
-    frames = sum(group.frames for group in groups) / (workers if on_cpu else 1)
-    seconds = cost.startup * len(groups) / workers + frames / cost.rate
+    frames = sum(group.frames for group in groups)
+    seconds = cost.startup * len(groups) / workers + frames / (beside * cost.rate)
     lines = [
         f"time    about {duration(seconds)}, at {short(cost.rate)} frames/s as measured "
         f"{cost.source}",
