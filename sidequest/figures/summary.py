@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from sidequest.figures.claims import Claim, Verdict
-from sidequest.figures.data import Records, count, distinct, listed_games
+from sidequest.figures.data import Records, count, distinct, listed, listed_games
 from sidequest.figures.gallery import Drawn
 from sidequest.figures.statistics import FEWEST_SEEDS, seeds_needed
 
 _Judged = Sequence[tuple[Claim, Verdict]]
-_MOST_CLAIMS, _MOST_GAMES = 3, 6  # that are named
+_MOST_CLAIMS, _MOST_GAMES, _MOST_NAMES = 3, 6, 4  # that are named
+_FEW = 0.25  # share of variants that learned, below which a budget was too small
 
 
 class Summary(NamedTuple):
@@ -81,16 +82,12 @@ def _warnings(cells: pl.DataFrame) -> Iterator[str]:
             "differences: to tell a probability of improvement of 0.65 from 0.5 takes "
             f"{needed} seeds of each variant."
         )
-    poor = [
-        game
-        for (game,), own in cells.group_by("game", maintain_order=True)
-        if 2 * own["learned"].sum() < own["learned"].count()
-    ]
+    learned = cells.group_by("game", maintain_order=True).agg(pl.mean("learned"))
+    poor = distinct(learned.filter(pl.col("learned") < _FEW), "game")
     if poor:
-        where = listed_games(map(str, poor))
         yield (
-            f"On {where} most variants have not learned: the budget is too small to "
-            "compare them there."
+            f"On {listed_games(poor)} few variants have learned: the budget is too small "
+            "to compare them there."
         )
 
 
@@ -101,8 +98,10 @@ def _learned(cells: pl.DataFrame) -> Iterator[str]:
     for game in games[:_MOST_GAMES]:
         own = scored.filter(game=game)
         best: dict[str, Any] = own.sort("score", descending=True).row(0, named=True)
+        able = distinct(own.filter("learned"), "variant")
+        which = f" ({listed(able)})" if 0 < len(able) <= _MOST_NAMES else ""
+        learned = f"{len(able)} of {count(own.height, 'variant')} learned{which}; "
         top = f"best is {best['variant']} with a mean return of {best['score']:.3g}"
-        learned = f"{own['learned'].sum()} of {count(own.height, 'variant')} learned; "
         yield f"{game}: {learned if own['learned'].count() else ''}{top}."
     if len(games) > _MOST_GAMES:
         yield f"{count(len(games) - _MOST_GAMES, 'more game')}: see the scores."

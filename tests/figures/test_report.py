@@ -231,11 +231,11 @@ def test_what_learned_nothing_is_said(tmp_path):
     assert summary.findings == [
         "classic:cartpole: 0 of 2 variants learned; best is XU-step-level-0.01 with a mean "
         "return of 106.",
-        "minigrid:empty_6x6: 1 of 1 variant learned; best is XU-step-level-0.01 with a "
-        "mean return of 0.633.",
+        "minigrid:empty_6x6: 1 of 1 variant learned (XU-step-level-0.01); best is "
+        "XU-step-level-0.01 with a mean return of 0.633.",
         "mine:corridor: best is XU-step-level-0.01 with a mean return of 0.",
     ]
-    assert summary.warnings[1].startswith("On classic:cartpole most variants have not")
+    assert summary.warnings[1].startswith("On classic:cartpole few variants have learned")
     assert summary.trust[1].startswith("In 2 of 4 cases")
     page = Page(report.make_page(make_records(tmp_path, *fakes), [], time="now"))
     assert page.text.count("XU-step-level-0.01 † classic:") == 1
