@@ -2,14 +2,16 @@
 
 import json
 import signal
+import sys
 
 import numpy as np
 import pytest
 
-from sidequest.records import read_table
-from sidequest.runs.checkpoint import listed, read_manifest
+from sidequest.records import read_run, read_table
+from sidequest.runs.checkpoint import FOLDER, listed, read_manifest
 from tests.reliability import child
 from tests.reliability.harness import results
+from tests.reliability.test_machine import STUCK
 
 pytestmark = pytest.mark.slow
 
@@ -65,3 +67,23 @@ def test_stopped_by_a_signal_and_resumed(tmp_path, replay):
     before, since = (paid, complete) if replay == "no" else (0, 0)
     assert updates[-1] == before + BLOCKS - 1 - since - WARM_UP
     assert read_table(folder, "episodes")["return"].null_count() == 0
+
+
+def test_killed_while_a_checkpoint_with_replay_is_written(tmp_path):
+    """kill -9 when its arrays are on disk and its manifest is not: the run resumes from the
+    checkpoint before it, with a replay ratio that is exact from the first update on."""
+    arguments = ["child", "train", *OPTIONS, "--out", str(tmp_path)]
+    code = STUCK.format(frames=18 * BLOCK, arguments=arguments)
+    process = child.launch([sys.executable, "-c", code])
+    said = child.stop(process, 0.2, signal.SIGKILL, since="writing")
+    assert process.returncode == -signal.SIGKILL, said
+    (folder,) = (path.parent for path in tmp_path.rglob("run.json"))
+    torn = [path.name for path in (folder / FOLDER).glob(".part-*/*")]
+    assert torn == ["arrays.bin"]
+    assert [int(path.name) for path in listed(folder)] == [12 * BLOCK, 6 * BLOCK]
+    play(tmp_path, "--resume", str(folder), "--quiet")
+    learning = read_table(folder, "learning")
+    assert learning["frames"].is_sorted() and learning["frames"].n_unique() == len(learning)
+    updates = learning["updates"].to_numpy()
+    assert set(np.diff(updates)) == {1} and updates[-1] == BLOCKS - 1 - WARM_UP
+    assert read_run(folder)["resumed"][0]["frames"] == 12 * BLOCK
