@@ -17,7 +17,7 @@ LIBRARY_VENV := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sidequest/integrations-$(
 .PHONY: study test lint slow docs integrations clean
 
 study: $(READY)
-	@echo "==> The paper's study in small: every figure, in minutes"
+	@echo "==> When to explore: eight ways on two small games, and a report"
 	$(BIN)/sidequest study quick
 
 test: $(READY)
