@@ -72,6 +72,11 @@ def _copy_back(where: Any, new: Any, old: Any) -> None:
             np.copyto(one, other, where=where)
 
 
+def may_hold(where: Any) -> bool:
+    """Returns whether anything is marked; JAX, which cannot tell yet, says True."""
+    return namespace(where) is not np or bool(np.count_nonzero(where))
+
+
 def update_if_any(where: Any, update: Callable[[Any], Any], state: Any) -> Any:
     """Returns update(state) if anything is marked, else the state."""
     xp = namespace(where)
@@ -174,8 +179,7 @@ def clear(table: Any, where: Any) -> Any:
     xp = namespace(where, table)
     if xp is not np:
         return xp.where(where, 0, table)
-    if np.count_nonzero(where):
-        table[..., where.nonzero()[0]] = 0
+    table[..., where.nonzero()[0]] = 0
     return table
 
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sidequest.switching import homeostasis
-from sidequest.switching.arrays import NAN, ONE_STEP, namespace
+from sidequest.switching.arrays import NAN, ONE_STEP, may_hold, namespace
 from sidequest.switching.triggers import COIN, COUNTER, INFORMED, SIGNALS, Signal
 from sidequest.types import AnyArray, Mode, Signals
 
@@ -111,7 +111,7 @@ def make_controller(
     ) -> tuple[Mode, ControllerState]:
         # One uniform number serves the coin, the homeostat and the starting mode:
         # a step needs only one of them.
-        first, same, arm = signals.is_first, ~signals.is_first, state.arm
+        first, arm = signals.is_first, state.arm
         xp = namespace(uniform, first, state.mode)
         kind = xp.where(state.mode, arm.explore.kind, arm.exploit.kind)
         amount = xp.where(state.mode, arm.explore.amount, arm.exploit.amount)
@@ -121,7 +121,7 @@ def make_controller(
         if sources:
             x, ready, memories = _read(sources, signals, state)
             # A signal that is not finite is ignored: it would spoil the averages for good.
-            informed = (kind == INFORMED) & ready & same & xp.isfinite(x)
+            informed = (kind == INFORMED) & ready & ~first & xp.isfinite(x)
             # The averages outlive the episode, and include only steps with a decision.
             homeostat = homeostasis.observe(
                 x, amount, state.homeostat, rule, informed, arm.decade
@@ -130,10 +130,12 @@ def make_controller(
             probability = xp.where(informed, homeostat.probability, probability)
         else:
             memories, homeostat, signal = state[3:6]
-        probability = xp.where(first, arm.start, probability)
+        before, elapsed = state.mode, state.elapsed
+        if may_hold(first):
+            probability = xp.where(first, arm.start, probability)
+            before, elapsed = before & ~first, elapsed * ~first
         drawn = uniform < probability
-        mode = drawn ^ (state.mode & same)
-        elapsed = state.elapsed * ~(first | drawn) + ONE_STEP
+        mode, elapsed = drawn ^ before, elapsed * ~drawn + ONE_STEP
         return mode, ControllerState(
             arm, mode, elapsed, memories, homeostat, signal, probability
         )

@@ -25,6 +25,7 @@ from sidequest.switching.arrays import (
     add_columns,
     clear,
     columns,
+    may_hold,
     namespace,
     pick,
 )
@@ -93,19 +94,24 @@ def init() -> PeriodsState:
 
 def step(mode: Mode, is_first: Bool[AnyArray, "*B"], state: PeriodsState) -> PeriodsState:
     """Adds the mode of one step; `is_first` starts a new episode."""
-    xp = namespace(mode, is_first, state.steps)
-    same = ~is_first
-    counts, sums = clear(state.counts, is_first), clear(state.sums, is_first)
-    open_length = state.open_length * same
-    closes = (open_length > 0) & ~mode
-    counts, sums = _insert(counts, sums, open_length, closes)
+    if may_hold(is_first):
+        xp, same = namespace(is_first), ~is_first
+        state = PeriodsState(
+            steps=state.steps * same,
+            explored=state.explored * same,
+            open_length=state.open_length * same,
+            started_exploring=xp.where(is_first, mode, state.started_exploring),
+            counts=clear(state.counts, is_first),
+            sums=clear(state.sums, is_first),
+        )
+    closes = (state.open_length > 0) & ~mode
+    tables = _insert(state.counts, state.sums, state.open_length, closes)
     return PeriodsState(
-        steps=state.steps * same + ONE_STEP,
-        explored=state.explored * same + mode,
-        open_length=(open_length + ONE_STEP) * mode,
-        started_exploring=xp.where(is_first, mode, state.started_exploring),
-        counts=counts,
-        sums=sums,
+        state.steps + ONE_STEP,
+        state.explored + mode,
+        (state.open_length + ONE_STEP) * mode,
+        state.started_exploring,
+        *tables,
     )
 
 
@@ -148,9 +154,9 @@ def _insert(
     happens: Bool[AnyArray, "*B"],
 ) -> tuple[Int[AnyArray, "N *B"], Float[AnyArray, "N *B"]]:
     """Adds a period of this length to the histogram where it happens."""
-    xp = namespace(happens)
-    if xp is np and not np.count_nonzero(happens):
+    if not may_hold(happens):
         return counts, sums
+    xp = namespace(happens)
     length = columns(happens, length)[1]
     if xp is np:
         index = _bin_table().take(np.minimum(length, _LONGEST))

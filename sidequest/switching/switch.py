@@ -28,6 +28,7 @@ from sidequest.switching.arrays import (
     choose,
     columns,
     fill,
+    may_hold,
     namespace,
     repeat,
     update_if_any,
@@ -173,17 +174,20 @@ def _join(
         if is_last is not None:
             first = first & ~is_last
         # The reward that arrives with a first observation belongs to the episode before.
-        returns = state.returns + signals.reward
-        state = update_if_any(
-            first, lambda state: start_episodes(uniforms[1:], first, returns, state), state
-        )
+        returns, begins = state.returns + signals.reward, state.begins
+        if may_hold(first):
+            state = update_if_any(
+                first,
+                lambda state: start_episodes(uniforms[1:], first, returns, state),
+                state,
+            )
+            returns, begins = returns * ~first, begins & ~first
         before = state.controllers
         modes, controllers = controller.step(
             uniforms[0], Signals(first, *signals[1:]), before
         )
-        same = ~first
         if is_last is None:
-            begins, counted = state.begins & same, periods.step(modes, first, state.periods)
+            counted = periods.step(modes, first, state.periods)
         else:
             begins, plays = is_last, ~is_last
             modes = namespace(modes).where(is_last, before.mode, modes)
@@ -191,7 +195,7 @@ def _join(
             counted = periods.step(modes, first, state.periods)
             counted = choose(plays, counted, state.periods)
         return modes, SwitchState(
-            controllers, state.choices, returns * same, counted, begins, *state[5:]
+            controllers, state.choices, returns, counted, begins, *state[5:]
         )
 
     def start_episodes(
