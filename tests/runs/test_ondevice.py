@@ -186,7 +186,7 @@ def test_bandits_are_fed_every_episode_once_in_order_with_its_return(loop, alone
         returns = record.summaries.episode_return[finished][-16:]
         choices = record.choices[finished][-16:]
         for d in dimensions.values():
-            np.testing.assert_array_equal(meta.bandit.fitness[d], returns)
+            np.testing.assert_array_equal(meta.bandit.fitness, returns)
             np.testing.assert_array_equal(meta.bandit.arms[d], choices[:, d])
         for name in adapted:
             assert len(set(choices[:, dimensions[name]])) > 1
