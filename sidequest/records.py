@@ -9,7 +9,7 @@ A run's folder holds
     bandits          probabilities of every arm, at intervals
     traces           mode, trigger signal and reward of some whole episodes
 
-Tables are JSON lines (`.jsonl`) during training, flushed with every write, and become
+Tables are JSON lines (`.jsonl`) during training, flushed every two seconds, and become
 Parquet (`.parquet`) at the end; pandas, polars and DuckDB open both. docs/records.md says
 what each column means. A study's folder holds the folders of its runs and
 
@@ -133,9 +133,10 @@ class Recorder:
         if note is not None:
             run["resumed"] = [*run.get("resumed", []), dict(note)]
         # Left by a run that was killed while finishing, or while writing a file.
-        for left in [*folder.glob("*.parquet"), *folder.glob(".[0-9]*-*")]:
+        tables = (folder / f"{table}.parquet" for table in TABLES)
+        for left in [*tables, *folder.glob(".[0-9]*-*")]:
             with _writing(left):
-                left.unlink()
+                left.unlink(missing_ok=True)
         recorder._open(folder, run, digests)
         return recorder
 

@@ -7,6 +7,7 @@ resume from their newest good checkpoint, and the others begin. The life of ever
 
 import contextlib
 import dataclasses
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -58,6 +59,8 @@ from sidequest.runs.spec import (
 from sidequest.runs.tables import Clock, RunLog
 
 DIVERGED_FILE = "not_finite.json"
+_FLUSHED_EVERY = 2.0
+"""Seconds after which other processes see new rows: for many runs that takes a while."""
 _TOLERATED = 2
 """Updates in a row that may be skipped because they were not finite."""
 _MACHINE = ("versions", "python", "cores", "device")
@@ -319,6 +322,7 @@ class _GroupLog:
         ]
         names = [(str(spec.variant), spec.seed) for spec in self.specs]
         self._meter = ProgressMeter(names, total)
+        self._flushed = -math.inf  # when, by the clock
         self.seconds = [0.0] * len(points)
         self.newest_updates: list[dict[str, Any]] = [{} for _ in points]
         """The newest row of each run's table `learning`."""
@@ -350,10 +354,13 @@ class _GroupLog:
         for run, tables in enumerate(rows):
             for table, new in tables.items():
                 self.recorders[run].write(table, new)
-            self.recorders[run].flush()
             if tables["learning"]:
                 self.newest_updates[run] = tables["learning"][-1]
         lap, self._lap = self._lap, time.perf_counter()
+        if self._lap - self._flushed >= _FLUSHED_EVERY:
+            self._flushed = self._lap
+            for recorder in self.recorders:
+                recorder.flush()
         self.seconds = [seconds + self._lap - lap for seconds in self.seconds]
         return self._meter.update(
             rows,
