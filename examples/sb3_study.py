@@ -96,11 +96,11 @@ def run_all(path: Path) -> None:
             )
 
 
-def interval(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns a 95% bootstrap interval of the mean over the first axis, the seeds."""
+def interval(samples: np.ndarray) -> tuple[float, float]:
+    """Returns a 95% bootstrap interval of the mean over seeds."""
     rng = np.random.default_rng(0)
     draws = rng.integers(len(samples), size=(10_000, len(samples)))
-    low, high = np.quantile(samples[draws].mean(1), (0.025, 0.975), axis=0)
+    low, high = np.quantile(samples[draws].mean(1), (0.025, 0.975))
     return low, high
 
 
@@ -116,7 +116,6 @@ def plot(path: Path, picture: Path) -> None:
     print(f"{len(seeds)} seeds; mean over the run, 95% interval, difference to {BASELINE}")
     for place, (name, curve) in enumerate(curves.items()):
         (line,) = axes[0].plot(frames, curve.mean(0), label=name)
-        axes[0].fill_between(frames, *interval(curve), alpha=0.15, color=line.get_color())
         scores, base = curve.mean(1), curves[BASELINE].mean(1)
         low, high = interval(scores)
         axes[1].plot((low, high), (place, place), color=line.get_color(), linewidth=3)
@@ -132,7 +131,10 @@ def plot(path: Path, picture: Path) -> None:
         )
     axes[0].set(xlabel="frames", ylabel="greedy policy reaches the goal (share of seeds)")
     axes[0].legend(frameon=False, fontsize=8)
-    axes[1].set(xlabel="mean over the run, each seed a dot", yticks=range(len(VARIANTS)))
+    axes[1].set(
+        xlabel="mean over the run: seeds, and 95% interval of their mean",
+        yticks=range(len(VARIANTS)),
+    )
     axes[1].set_yticklabels(VARIANTS, fontsize=8)
     axes[1].invert_yaxis()
     for panel in axes:
