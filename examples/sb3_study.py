@@ -132,7 +132,7 @@ def plot(path: Path, picture: Path) -> None:
     axes[0].set(xlabel="frames", ylabel="greedy policy reaches the goal (share of seeds)")
     axes[0].legend(frameon=False, fontsize=8)
     axes[1].set(
-        xlabel="mean over the run: seeds, and 95% interval of their mean",
+        xlabel="mean over the run (seeds, 95% interval)",
         yticks=range(len(VARIANTS)),
     )
     axes[1].set_yticklabels(VARIANTS, fontsize=8)
