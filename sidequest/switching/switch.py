@@ -31,6 +31,7 @@ from sidequest.switching.arrays import (
     may_hold,
     namespace,
     repeat,
+    tree_map,
     update_if_any,
 )
 from sidequest.switching.bandits import Bandit, proportional
@@ -213,12 +214,12 @@ def _join(
             finished=fill(ended, columns(ended, episodes)[1], state.finished),
             waiting=waiting,
         )
+        if not adapts:
+            return state
         # Counting takes as long as some steps, so with many environments several
         # episodes share it.
         due = waiting & (waiting.sum() * _SHARED >= len(first))
         state = update_if_any(due, count_finished, state)
-        if not adapts:
-            return state
         drawn = metacontroller.draw(columns(first, uniforms)[1], state.arms)
         choices, arm = fill(first, drawn, (state.choices, state.controllers.arm))
         return state._replace(
@@ -531,7 +532,7 @@ class Switch:
                 raise ValueError(
                     f"the saved state is of the {name} {found}, this is of {own}"
                 )
-        restored = {}
+        restored = []
         for name, leaf in _leaves(self._state):
             leaf, data = np.asarray(leaf), np.array(saved.get(name))
             if data.shape != leaf.shape or data.dtype != leaf.dtype:
@@ -545,7 +546,7 @@ class Switch:
                 raise ValueError(
                     f"the saved state has other arms: {name} is {data.tolist()}"
                 )
-            restored[name] = data
+            restored.append(data)
         rng = np.random.default_rng()
         try:
             rng.bit_generator.state = json.loads(str(saved.get("random")))
@@ -554,7 +555,9 @@ class Switch:
             raise ValueError(
                 f"saved state: random or steps cannot be used: {error}"
             ) from None
-        self._state, self._rng, self._steps = _filled(self._state, restored), rng, steps
+        arrays = iter(restored)
+        self._state = tree_map(lambda _: next(arrays), self._state)
+        self._rng, self._steps = rng, steps
         self._explored[:] = self._started[:] = False
 
     def _identity(self) -> dict[str, Any]:
@@ -633,15 +636,3 @@ def _leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     fields = getattr(tree, "_fields", range(len(tree)))
     for field, part in zip(fields, tree, strict=True):
         yield from _leaves(part, f"{name}.{field}" if name else str(field))
-
-
-def _filled(tree: Any, arrays: Mapping[str, np.ndarray], name: str = "") -> Any:
-    """Returns the tree with the arrays of these names in place of its own."""
-    if not isinstance(tree, tuple):
-        return arrays[name]
-    fields = getattr(tree, "_fields", range(len(tree)))
-    parts = [
-        _filled(part, arrays, f"{name}.{field}" if name else str(field))
-        for field, part in zip(fields, tree, strict=True)
-    ]
-    return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)

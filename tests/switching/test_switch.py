@@ -15,7 +15,7 @@ import sidequest
 from sidequest import Switch, VariantError, step_arguments
 from sidequest.switching import bandits
 from sidequest.switching.periods import periods
-from sidequest.switching.switch import _STATISTICS, UNIFORMS, make_switch
+from sidequest.switching.switch import UNIFORMS, make_switch
 from sidequest.switching.triggers import Signal
 from sidequest.types import Signals
 from tests.switching.play import CONTROLLER, draw_trace, make_arm, make_signals
@@ -702,8 +702,12 @@ def test_the_last_observation_only_counts_its_reward():
     assert draw_trace(modes, [0, 0, 0, 1, 0]) == "GXX|GX"
     saved = switch.state_dict()
     assert saved["periods.steps"].tolist() == [2, 5]
-    assert saved["sums"][_STATISTICS.index("return")] == 3.0  # 1 + 1 + the first's
-    assert saved["sums"][_STATISTICS.index("length")] == 2.0
+    assert saved["finished.returns"].tolist() == [
+        3.0,
+        0.0,
+    ]  # of the two steps, and the last
+    assert saved["finished.periods.steps"].tolist() == [2, 0]
+    assert switch.summary()["length"] == (2 + 2 + 5) / 3
 
 
 @settings(max_examples=20)
