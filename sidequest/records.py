@@ -76,7 +76,7 @@ class _Lines:
 
     def __init__(self, path: Path, size: int = 0):
         """Opens a table and cuts it back to its first `size` bytes."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         self.file = os.fdopen(os.open(path, flags, 0o644), "r+b")
         self.file.truncate(size)
         self._hash, self._size = hashlib.file_digest(self.file, "sha256"), size

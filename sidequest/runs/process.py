@@ -25,7 +25,8 @@ from sidequest.errors import RunBusy, cannot_write
 
 SAVING = "saving after this block; a second signal exits at once"
 LOCK = ".lock"
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_HANGUP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none
+SIGNALS = (signal.SIGINT, signal.SIGTERM, _HANGUP)
 _ONE_SIGNAL = 1.0
 """Seconds in which two signals are one: `timeout` signals a process, then its group."""
 

@@ -193,28 +193,25 @@ class _Head:
 
     def __init__(self, address: str):
         self._address = address
-        self._checked = self._answered = time.monotonic()
+        self._asked = self._answered = time.monotonic()
         self._known = self._answers()  # a client of Ray may be unable to reach it
         self.is_lost = False
 
     def _answers(self) -> bool:
-        host, _, port = self._address.rpartition(":")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), _HEAD_CHECKED).close()
-        except OSError:
-            return False
-        self._answered = time.monotonic()
-        return True
+        with contextlib.suppress(OSError):
+            _reach(self._address)
+            return True
+        return False
 
     def check(self) -> None:
         """Raises `Interrupted` if the head has not answered for some time."""
-        if not self._known or time.monotonic() - self._checked < _HEAD_CHECKED:
+        if not self._known or time.monotonic() - self._asked < _HEAD_CHECKED:
             return
-        self.is_lost = (
-            not self._answers() and time.monotonic() - self._answered > _HEAD_LOST
-        )
-        self._checked = time.monotonic()
-        if self.is_lost:
+        self._asked = time.monotonic()
+        if self._answers():
+            self._answered = self._asked
+        elif self._asked - self._answered > _HEAD_LOST:
+            self.is_lost = True
             raise Interrupted(
                 f"the Ray cluster's head at {self._address} does not answer any more; what "
                 f"came back from its nodes is saved: when it is there again, the same "
@@ -304,6 +301,12 @@ class Cluster:
         self._tasks.clear()
 
 
+def _reach(address: str) -> None:
+    """Raises an error if nobody answers at HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+
+
 def check_address(address: str) -> None:
     """Refuses an invalid address, or one where nobody answers; needs no Ray.
 
@@ -318,7 +321,7 @@ def check_address(address: str) -> None:
     if not (host and colon and port.isascii() and port.isdigit() and int(port) < 2**16):
         raise ConfigError(f"--cluster is {address!r}; it is auto, or HOST:PORT")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+        _reach(f"{host}:{port}")
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(

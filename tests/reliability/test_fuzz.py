@@ -317,7 +317,7 @@ def attack_all(good: Good, place: Path, numbers: range) -> None:
 
 
 def test_harmed_files(good, tmp_path):
-    attack_all(good, tmp_path, range(20))
+    attack_all(good, tmp_path, range(12))
 
 
 @pytest.mark.slow
