@@ -19,10 +19,7 @@ from sidequest.bench import best_seconds, machine
 from sidequest.switching.switch import Switch
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Bool, Float, Int
-
-    from sidequest.switching.controllers import ControllerState
-    from sidequest.types import Key
+    from jaxtyping import Float
 
 _VARIANT = "XU-intra(10,informed,p*,X)"
 _BLIND = "XU-intra(10,blind,100,G)"
@@ -105,78 +102,47 @@ def _compare_compiled(environments: int) -> dict[str, float]:
     import jax
     import jax.numpy as jnp
 
+    from sidequest.switching import metacontroller
+    from sidequest.switching.controllers import make_controller
+    from sidequest.switching.variants import parse
+    from sidequest.types import Signals
+
     # Few environments need more steps for a time that can be measured.
     steps = max(_STEPS, 32_768 // environments)
     q = jax.random.normal(jax.random.key(0), (steps, environments, _ACTIONS))
     reward = (jax.random.uniform(jax.random.key(1), (steps, environments)) < 0.05) * 1.0
     keys = jax.random.split(jax.random.key(2), steps)
-    first = jnp.arange(steps) % _EPISODE == 0
-    controllers = _start(environments)
-    greedy = jax.jit(
-        lambda: jax.lax.scan(lambda _, x: (None, _epsilon_greedy(*x)), None, (keys, q))[1]
-    )
-    controlled = jax.jit(lambda: _play(controllers, (keys, q, reward, first)))
-    seconds = best_seconds(greedy, controlled)
-    one, two = (1e9 * best / (steps * environments) for best in seconds)
-    return {"epsilon_greedy_ns": one, "controller_ns": two, "ratio": two / one}
+    is_first = jnp.arange(steps) % _EPISODE == 0
 
+    def act(_, row):
+        """Chooses actions as usual: for all environments from one key."""
+        key, q = row
+        coin_key, action_key = jax.random.split(key)
+        explores = jax.random.uniform(coin_key, (environments,)) < _EPSILON
+        uniform = jax.random.randint(action_key, (environments,), 0, _ACTIONS)
+        return None, jnp.where(explores, uniform, jnp.argmax(q, axis=1))
 
-def _epsilon_greedy(key: Key, q: Float[Array, "B A"]) -> Int[Array, "B"]:
-    """Chooses actions as usual: for all environments from one key."""
-    import jax
-    import jax.numpy as jnp
-
-    coin_key, action_key = jax.random.split(key)
-    environments, actions = q.shape
-    explores = jax.random.uniform(coin_key, (environments,)) < _EPSILON
-    uniform = jax.random.randint(action_key, (environments,), 0, actions)
-    return jnp.where(explores, uniform, jnp.argmax(q, axis=1))
-
-
-def _start(environments: int) -> ControllerState:
-    import jax
-
-    from sidequest.switching.controllers import make_controller
-    from sidequest.switching.metacontroller import (
-        DIMENSIONS,
-        draw,
-        make_metacontroller,
-        variant_arrays,
-    )
-    from sidequest.switching.variants import parse
-
-    meta = make_metacontroller()
-    probabilities = meta.arm_probabilities(meta.init(variant_arrays(parse(_VARIANT))))
-    shape = (environments, len(DIMENSIONS))
-    uniforms = jax.random.uniform(jax.random.key(3), shape)
-    _, arms = jax.vmap(draw, in_axes=(0, None))(uniforms, probabilities)
-    return jax.vmap(make_controller().init)(arms)
-
-
-def _play(state: ControllerState, rows: tuple[Array, ...]) -> Bool[Array, "T B"]:
-    """Returns the controllers' modes for these keys, Q-values and rewards."""
-    import jax
-    import jax.numpy as jnp
-
-    from sidequest.switching.controllers import make_controller
-    from sidequest.types import Signals
-
-    step_all = jax.vmap(make_controller().step)
-
-    def step(state: ControllerState, row: tuple[Array, ...]):
+    def switch(state, row):
+        """Steps the controllers, each with a key of its own."""
         key, q, reward, first = row
         zeros = jnp.zeros_like(reward)
-        signals = Signals(
-            is_first=jnp.broadcast_to(first, reward.shape),
-            reward=reward,
-            discount=jnp.full_like(reward, _DISCOUNT),
-            value=jnp.max(q, axis=1),
-            action_mismatch=zeros,
-            value_variance=zeros,
-            novelty=zeros,
-        )
-        uniforms = jax.vmap(jax.random.uniform)(jax.random.split(key, len(reward)))
-        modes, state = step_all(uniforms, signals, state)
+        first, discount = zeros.astype(bool) | first, zeros + _DISCOUNT
+        signals = Signals(first, reward, discount, jnp.max(q, axis=1), zeros, zeros, zeros)
+        uniforms = jax.vmap(jax.random.uniform)(jax.random.split(key, environments))
+        modes, state = jax.vmap(controller.step)(uniforms, signals, state)
         return state, modes
 
-    return jax.lax.scan(step, state, rows)[1]
+    controller, meta = make_controller(), metacontroller.make_metacontroller()
+    variant = metacontroller.variant_arrays(parse(_VARIANT))
+    probabilities = meta.arm_probabilities(meta.init(variant))
+    shape = (environments, len(metacontroller.DIMENSIONS))
+    uniforms = jax.random.uniform(jax.random.key(3), shape)
+    draw = jax.vmap(metacontroller.draw, in_axes=(0, None))
+    start = jax.vmap(controller.init)(draw(uniforms, probabilities)[1])
+    rows = (keys, q, reward, is_first)
+    seconds = best_seconds(
+        jax.jit(lambda: jax.lax.scan(act, None, (keys, q))[1]),
+        jax.jit(lambda: jax.lax.scan(switch, start, rows)[1]),
+    )
+    one, two = (1e9 * best / (steps * environments) for best in seconds)
+    return {"epsilon_greedy_ns": one, "controller_ns": two, "ratio": two / one}

@@ -65,6 +65,7 @@ _SHARED = 16  # a bandit's update waits for a 16th of the environments
 _SPAWN = 0x51DE
 _KEPT = 1_000  # steps that `Switch.plot` can show
 _STATISTICS = ("p_X", "med_X", "rmed_X", "realised_rate", "return", "length")
+_LARGEST = float(np.finfo(np.float32).max)
 _GIVEN = ("value", "action_mismatch", "value_variance", "novelty")
 _MAY_BE_NAN = ("controllers.signal", "meta.lengths", "meta.bandit.errors")
 _TRIGGERS = {int(COUNTER): "counter", int(COIN): "coin"}
@@ -396,7 +397,7 @@ class Switch:
         """Returns finite numbers: one an environment, or one for all."""
         if data is None:
             return ZERO
-        if type(data) is float and math.isfinite(data):
+        if type(data) is float and abs(data) < _LARGEST:
             return np.array(data, np.float32)
         row = self._array(name, data).astype(np.float32, copy=False)
         # The sum of squares is finite, or it has to be looked at more closely.
@@ -407,7 +408,7 @@ class Switch:
     def _marks(self, name: str, data: ArrayLike) -> Bool[np.ndarray, "B"]:
         if data is False:
             return self._false
-        marks = self._array(name, data).astype(bool, copy=False)
+        marks = self._array(name, data).astype(bool)  # a copy: the state may keep it
         return marks if marks.ndim else np.full(self.streams, marks)
 
     def _array(self, name: str, data: ArrayLike) -> np.ndarray:

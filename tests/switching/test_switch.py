@@ -84,6 +84,19 @@ def test_the_modes_belong_to_the_caller():
     modes[:] = False  # a plain array that may be written to
 
 
+def test_the_arguments_belong_to_the_caller():
+    switch, other = (Switch("XU-intra(1,informed,0.5,G)", streams=2) for _ in range(2))
+    shared = random_rows(1, 2)[0] | {"is_last": np.zeros(2, bool)}
+    for row in random_rows(30, 2):
+        row["is_last"] = row.pop("is_first")
+        for name in shared:  # one buffer for all steps
+            shared[name] = np.broadcast_to(shared[name], 2).copy()
+            shared[name][:] = row.get(name, 0)
+        np.testing.assert_array_equal(switch.step(**shared), other.step(**row))
+        for data in shared.values():
+            data[:] = 1
+
+
 def test_the_seed_decides_and_streams_differ():
     rows = random_rows(100, 2)
     one, same, other = (
@@ -507,6 +520,7 @@ def test_any_whole_number_is_a_seed():
         ({"is_first": [None, True]}, "is_first holds object"),
         ({"is_last": [True]}, r"is_last has the shape \(1,\)"),
         ({"reward": [1e300, 0.0]}, "reward holds a number that is not finite"),
+        ({"reward": 1e300}, "reward holds a number that is not finite"),
         ({"novelty": [np.nan, 0.0]}, "novelty holds a number that is not finite"),
     ],
 )
