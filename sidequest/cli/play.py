@@ -38,8 +38,9 @@ def games(
 
     sticky: probability that an action is repeated.
 
-    Beside these, every command takes an environment of your own: gymnasium:ID, such as
-    gymnasium:CartPole-v1, or module:function for a function that returns one.
+    Commands also take gymnasium:ID, such as gymnasium:CartPole-v1,
+
+    and module:function, a function that returns an environment of your own.
 
     For example:
       sidequest games minatar

@@ -65,7 +65,7 @@ def train(
 ) -> None:
     """Trains one agent for each variant and seed.
 
-    On JAX-native games they train side by side, on Atari and Gymnasium one after the other.
+    On JAX-native games they train side by side, on others one after the other.
 
     For example:
       sidequest train "XU-intra(10,informed,p*,X)" --game minatar:breakout --seeds 3
