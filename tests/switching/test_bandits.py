@@ -406,7 +406,8 @@ def test_numpy_and_jax_have_the_same_bandits(data):
         some = np.pad(arms, ((0, 0), (0, 60 - size))), np.pad(returns, (0, 60 - size))
         other = compiled(bandit).update(other, Ended(*map(jnp.asarray, some), size))
         for ours, theirs in zip(state, other, strict=True):
-            assert isinstance(ours, np.ndarray) and ours.dtype == theirs.dtype
+            assert isinstance(ours, np.ndarray | np.generic)
+            assert ours.dtype == theirs.dtype
             np.testing.assert_allclose(ours, theirs, rtol=1e-4)
         found = bandit.probabilities(state)
         np.testing.assert_allclose(found, compiled(bandit).probabilities(other), rtol=1e-4)
