@@ -5,8 +5,9 @@ import signal
 
 import pytest
 
+from sidequest import records
 from sidequest.errors import Interrupted
-from sidequest.records import Recorder, read_run
+from sidequest.records import read_run
 from sidequest.runs import checkpoint
 from sidequest.runs.ondevice import Population
 from sidequest.runs.spec import Checkpointing, read_spec
@@ -98,15 +99,15 @@ def test_case_09_terminated_during_an_evaluation(uninterrupted, tmp_path, monkey
 def test_a_run_cut_off_in_its_last_moment_finishes(uninterrupted, tmp_path, monkeypatch):
     """Killed while tables became Parquet: the lines are still there, and count."""
     (one,) = specs(tmp_path, 0)
-    note = Recorder._write_run_file
+    write_json = records.write_json
 
-    def die_at_the_end(recorder):
-        if recorder.run.get("finished"):
+    def die_at_the_end(path, content, **how):
+        if content.get("finished"):
             raise KeyboardInterrupt
-        note(recorder)
+        write_json(path, content, **how)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "_write_run_file", die_at_the_end)
+        patch.setattr(records, "write_json", die_at_the_end)
         with pytest.raises(KeyboardInterrupt):
             run([one])
     assert (one.folder / "episodes.parquet").exists()
