@@ -41,11 +41,12 @@ def _arms(low: float, high: float) -> _Range:
 
 
 _Count: TypeAlias = Annotated[int, _Range("1 or more", lambda x: x >= 1)]
+_Batch: TypeAlias = Annotated[int, _Range("1 to 65536", lambda x: 1 <= x <= 2**16)]
 _Count0: TypeAlias = Annotated[int, _Range("0 or more", lambda x: x >= 0)]
 _Share: TypeAlias = Annotated[float, _Range("between 0 and 1", lambda x: 0 <= x <= 1)]
 _Decay: TypeAlias = Annotated[float, _Range("0 or more, and below 1", lambda x: 0 <= x < 1)]
 _Positive: TypeAlias = Annotated[float, _Range("above 0", lambda x: x > 0)]
-_Ratio: TypeAlias = Annotated[float, _Range("0.001 or more", lambda x: x >= 0.001)]
+_Ratio: TypeAlias = Annotated[float, _Range("0.001 to 1000", lambda x: 0.001 <= x <= 1e3)]
 _Window: TypeAlias = Annotated[
     int | None, _Range("1 or more, or None", lambda x: x is None or x >= 1)
 ]
@@ -76,7 +77,7 @@ class NetworkConfig:
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Type of convolutions and matrix products; parameters and targets stay float32. auto
     is bfloat16 on an accelerator and float32 on a CPU. Ours."""
-    scan_unroll: _Count = 8
+    scan_unroll: _Batch = 8
     """Steps of the LSTM in one iteration of its loop; a matter of speed alone. Ours."""
 
 
@@ -120,7 +121,7 @@ class LearningConfig:
     """Discount of the exploit mode."""
     short_discount: _Share = 0.97
     """Discount of the explore mode Xγ."""
-    batch_size: _Count = 64
+    batch_size: _Batch = 64
     """Sequences of one update."""
     learning_rate: _Positive = 2e-4
     """Step size of Adam."""
@@ -217,7 +218,7 @@ class EvaluationConfig:
     interval: _Count = 1_000_000
     """Frames between two evaluations, in compiled games. On emulators the evaluator never
     stops, as in the paper. Ours."""
-    episodes: _Count = 10
+    episodes: _Batch = 10
     """Episodes of one evaluation; on emulators, the number of emulators. Ours."""
     traces: _Count = 200
     """Episodes that are recorded step by step, spread over the run. Ours."""

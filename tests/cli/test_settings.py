@@ -17,7 +17,7 @@ def test_every_setting_is_described():
         assert described[name].small == value
         assert described[name].meaning.endswith(".") and described[name].allowed
     assert described["replay.ratio"] == (
-        *("replay.ratio", 1.0, 4.0, "0.001 or more"),
+        *("replay.ratio", 1.0, 4.0, "0.001 to 1000"),
         *("How often a sequence is replayed on average.", "paper"),
     )
     assert described["learning.watkins"].allowed == "true, false or none"

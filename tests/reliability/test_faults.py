@@ -284,6 +284,10 @@ def test_row_11_whatever_is_in_study_json(tmp_path, call, content):
                 "replay.capacity=" + "-" * 100_000 + "1",
                 "replay.capacity=" + "[" * 100_000,
                 "replay.capacity=" + "9" * 5_000,
+                "learning.batch_size=1000000000",
+                "evaluation.episodes=1000000000",
+                "network.scan_unroll=100000000",
+                "replay.ratio=1e300",
             )
         ),
     ],

@@ -172,7 +172,7 @@ def test_all_faults_are_told_at_once():
         "network.core_units is 0; it is 1 or more",
         "replay.priority_exponent is 1.5; it is between 0 and 1",
         "learning.discount is -0.1; it is between 0 and 1",
-        "replay.ratio is 0.0; it is 0.001 or more",
+        "replay.ratio is 0.0; it is 0.001 to 1000",
         "learning.adam_b1 is 1.0; it is 0 or more, and below 1",
         "switching.explore_arms is (); it is numbers from 1 to 1e+07, at least one",
         "switching.exploit_arms is (0, 10); it is numbers from 1 to 1e+07, at least one",
