@@ -140,7 +140,7 @@ class LearningConfig:
     timeout_is_terminal: bool = True
     """Whether a time limit ends the return, as in DQN and its successors. Ours."""
     priority_mix: _Share = 0.9
-    """Priority of a sequence: this share of the greatest TD error, the rest of the mean."""
+    """Priority of a sequence: this share of the largest TD error, the rest of the mean."""
     priorities: Literal["all", "extrinsic"] = "all"
     """Which heads' TD errors set priorities: all, or those of the game's reward. Ours."""
     normalise_inputs: bool = True

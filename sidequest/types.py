@@ -46,7 +46,7 @@ class Signals(NamedTuple):
     discount: Float[AnyArray, "*B"] = 0.0
     """The agent's discount on arrival: gamma, or 0 if the episode terminated."""
     value: Float[AnyArray, "*B"] = 0.0
-    """V(s_t): the greatest Q-value of the exploit mode."""
+    """V(s_t): the maximum Q-value of the exploit mode."""
     action_mismatch: Float[AnyArray, "*B"] = 0.0
     """How much two heads disagree about the best actions, in [0, 1]."""
     value_variance: Float[AnyArray, "*B"] = 0.0

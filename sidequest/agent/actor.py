@@ -55,7 +55,7 @@ class StepRecord(NamedTuple):
     q_taken: Float[Array, ""]
     """Extrinsic Q-value of the action taken, for the first priorities."""
     values: Float[Array, "H"]
-    """Greatest Q-value of each head, for returns and first priorities."""
+    """Maximum Q-value of each head, for returns and first priorities."""
     signal: Float[Array, ""]
     summary: EpisodeSummary
     """Describes the episode that ended with this timestep, if one did."""

@@ -75,7 +75,7 @@ class Rules(NamedTuple):
     n_step: int
     timeout_is_terminal: bool
     priority_mix: float
-    """Share eta of the greatest error in a sequence's priority; the rest is the mean."""
+    """Share eta of the largest error in a sequence's priority; the rest is the mean."""
     priorities: Literal["all", "extrinsic"] = "all"
     """Which heads' errors set priorities: all, or those of the game's reward."""
     novelty_weight: float = 1.0

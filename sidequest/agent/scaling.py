@@ -45,7 +45,7 @@ infinitely much."""
 
 _TINY = 1e-30
 _LARGEST = 1e15
-"""Greatest size of a number in the statistics: its square is still far from overflow."""
+"""Largest size of a number in the statistics: its square is still far from overflow."""
 
 
 class Normalisation(NamedTuple):

@@ -26,7 +26,7 @@ class EnvironmentSpec(NamedTuple):
     observation_dtype: np.dtype
     num_actions: int
     maximum: float = 1.0
-    """About the greatest observation value; the network divides by it."""
+    """About the largest observation value; the network divides by it."""
     categories: tuple[int, ...] | None = None
     """If given, the last axis of an observation holds one category index for each of
     these counts, below that count, and the network turns them into one-hot vectors."""

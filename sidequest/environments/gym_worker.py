@@ -36,7 +36,7 @@ class Layout(NamedTuple):
     dtype: str
     """uint8, or else float32."""
     maximum: float
-    """The greatest byte."""
+    """The largest byte."""
     scale: np.ndarray
     """Divides numbers that are not bytes: their bounds, or 1 where there are none."""
     num_actions: int

@@ -79,7 +79,7 @@ def _make_own(name: str, sticky: float) -> CompiledEnvironment | HostedGame:
 
 
 def resolve_sticky_actions(name: str, sticky_actions: float | None = None) -> float:
-    """Returns the probability that was asked for, or the game's own."""
+    """Returns the requested probability, or the game's own."""
     if sticky_actions is not None:
         return sticky_actions
     return _STICKY_ACTIONS.get(_suite(name), 0.0)

@@ -86,7 +86,7 @@ class Records(NamedTuple):
         early_Y, late_Y  mean over episodes of the first and of the last 10% of training; Y
                          is p_X, med_X, rmed_X or target_rate
         shifted          probability that a bandit moved between its arms by the last 10%
-                         of training, half of sum |p - 1/K|; of several bandits the greatest
+                         of training, half of sum |p - 1/K|; of several bandits the largest
         preferred        mean of log10(n_G) under the arms' probabilities then
         even             the same if all arms were equally likely
     """

@@ -104,7 +104,7 @@ def _longest_episodes(records: Records) -> tuple[list[str], pl.DataFrame]:
 
 
 def _typical_length(episodes: pl.DataFrame) -> int:
-    """Returns the median length of the episodes of the variant where it is greatest."""
+    """Returns the median length of the episodes of the variant where it is largest."""
     medians = episodes.group_by("variant").agg(pl.median("length"))
     return int(medians["length"].to_numpy().max())
 

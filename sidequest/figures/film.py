@@ -114,9 +114,9 @@ def _draw_background(shape: tuple[int, ...], trace: Trace, caption: Caption) -> 
     left, right = width + _MARGIN, width + _MARGIN + _TRACK
     _write(image, caption.title, left, 14, 15, bold=True)
     _write(image, caption.subtitle, left, 38, colour=GREY)
-    high, greatest = _signal_range(trace.signal)[1], float(np.abs(trace.reward).max())
+    high, largest = _signal_range(trace.signal)[1], float(np.abs(trace.reward).max())
     signal = f"top {high:.3g}" if np.isfinite(trace.signal).any() else "none"
-    texts = ("", signal, f"top {greatest:.3g}" if greatest else "none")
+    texts = ("", signal, f"top {largest:.3g}" if largest else "none")
     labels = ("mode", "trigger signal", "reward")
     for top, tall, label, text in zip(_TOPS, _HEIGHTS, labels, texts, strict=True):
         draw.rectangle((left, top, right - 1, top + tall - 1), _PAPER)
@@ -198,7 +198,7 @@ def make_renderer(
 ) -> Callable[[int], Pixels]:
     """Returns a function that renders what the agent observed at a step of an episode.
 
-    `maximum` and `categories` are those of the game's spec: about the greatest value, and
+    `maximum` and `categories` are those of the game's spec: about the largest value, and
     the number of symbols and colours where an observation is a grid of those.
     """
     shape = observations.shape[1:]
@@ -209,8 +209,8 @@ def make_renderer(
     if len(shape) in (2, 3):
         return lambda step: _render_planes(observations[step] / maximum)
     flat = np.nan_to_num(observations.reshape(len(observations), -1), posinf=0, neginf=0)
-    greatest = float(np.abs(flat).max()) or 1.0
-    return lambda step: _render_bars(flat[step] / greatest)
+    largest = float(np.abs(flat).max()) or 1.0
+    return lambda step: _render_bars(flat[step] / largest)
 
 
 def _render_television(frame: Pixels) -> Pixels:
@@ -263,7 +263,7 @@ def _render_bars(values: Float[np.ndarray, "N"]) -> Pixels:
 
 
 def _enlarge(image: Pixels) -> Pixels:
-    """Scales by the greatest whole number that keeps it within a frame's height."""
+    """Scales by the largest whole number that keeps it within a frame's height."""
     factor = max(1, _HEIGHT // len(image))
     return image.repeat(factor, axis=0).repeat(factor, axis=1)
 

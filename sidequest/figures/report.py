@@ -410,7 +410,7 @@ def _episode(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def thin(signal: Sequence[float | None]) -> dict[str, Any]:
-    """Returns the greatest of each `stride` steps, so that no peak is lost."""
+    """Returns the largest of each `stride` steps, so that no peak is lost."""
     stride = -(-len(signal) // MOST_POINTS) or 1
     values = []
     for start in range(0, len(signal), stride):

@@ -7,7 +7,7 @@ A figure has one scale for the scores of all its games: the first of these that 
 them have, and the axis names it.
 
     human           0 a random policy, 1 a human; for Atari (environments/scores.py)
-    possible        0 a random policy, 1 the greatest return that the game allows
+    possible        0 a random policy, 1 the highest return that the game allows
     study           0 a random policy, 1 the best run of the study
     min-max         0 the worst run of the study, 1 the best
 
@@ -34,7 +34,7 @@ FEWEST_SEEDS = 3  # of every game, for an interval: two say next to nothing abou
 _RESAMPLES = 2_000
 _TAILS = (0.025, 0.975)  # of a 95% interval
 _RARE = NormalDist().inv_cdf(0.99)  # standard deviations that random play rarely exceeds
-_WAY = 0.05  # from random play to the greatest return, that counts as having learned
+_WAY = 0.05  # from random play to the highest return, that counts as having learned
 
 
 class Interval(NamedTuple):
@@ -156,12 +156,12 @@ class Known(NamedTuple):
     spread: float = 0.0
     """Standard deviation of the return of its episodes; 0 where nobody measured it."""
     possible: float | None = None
-    """The greatest return there can be; None where there is no bound to speak of."""
+    """The highest return there can be; None where there is no bound to speak of."""
 
 
 # Mean and standard deviation of the return of uniform random play, with the sticky actions
 # that the suites have by default, over 128 to 19,000 episodes: 64 environments for 3,000
-# steps (Freeway 5,100). The greatest return is what the reward's definition says: CartPole
+# steps (Freeway 5,100). The highest return is what the reward's definition says: CartPole
 # ends after 500 steps of reward 1; deep sea pays 1 less 0.01 for the way; the memory chain
 # 1; MiniGrid 1 less what the steps cost, so that 1 bounds it. MinAtar has no bound.
 KNOWN: dict[str, Known] = {
@@ -213,7 +213,7 @@ def choose_scale(finals: Mapping[str, Float[np.ndarray, "N"]]) -> Scale:
     bounds = {game: one.possible for game, one in KNOWN.items() if one.possible is not None}
     if finals and finals.keys() <= bounds.keys():
         ends = {game: (KNOWN[game].random, bounds[game]) for game in finals}
-        return Scale("possible", "score: 0 random play, 1 the greatest possible", ends)
+        return Scale("possible", "score: 0 random play, 1 the highest possible", ends)
     zeros = {game: one.random for game, one in (*SCORES.items(), *KNOWN.items())}
     kind, label = "study", "score: 0 random play, 1 the best run of this study"
     if not finals.keys() <= zeros.keys():
@@ -231,7 +231,7 @@ def has_learned(game: str, score: float | None, episodes: int) -> bool | None:
     """Returns whether a greedy policy's mean return is beyond random play's.
 
     It must be above the 99th percentile of the mean of as many episodes of random play
-    (by the normal approximation) and, where the greatest return is known, at least 5% of
+    (by the normal approximation) and, where the highest return is known, at least 5% of
     the way there. None where random play's return is not known.
     """
     known = KNOWN.get(game)

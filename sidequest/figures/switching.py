@@ -313,7 +313,7 @@ def _arm_probabilities(records: Records, runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _draw_arms(axes: Axes, lines: pl.DataFrame, unit: float) -> None:
-    """Draws the least arm dark and the greatest light, each with its marker."""
+    """Draws the smallest arm dark and the largest light, each with its marker."""
     axes.set_ylim(0, 1)
     if lines.is_empty():
         style.say_empty(axes)

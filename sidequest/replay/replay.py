@@ -104,7 +104,7 @@ class Sample(NamedTuple):
     core: PyTree
     """[batch, ...]: the recurrent state before the first of these steps."""
     weights: Float[Array, " batch"]
-    """Importance weights; the greatest is 1. All 0 if there was nothing to sample."""
+    """Importance weights; the largest is 1. All 0 if there was nothing to sample."""
     index: Index  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
@@ -303,7 +303,7 @@ def _reprioritise(
 ) -> ReplayState:
     """Sets new priorities of sampled items, except of those overwritten since.
 
-    An item that is in the batch more than once gets the greatest of its priorities.
+    An item that is in the batch more than once gets the largest of its priorities.
     """
     # A row past the end is dropped; negative ones would count from the end.
     held = _is_held(state, index.block, ring)

@@ -310,7 +310,7 @@ class InProcess:
 def make_executor(
     folder: Path, workers: int | None, cluster: str | None, launch: Launch = train_group
 ) -> Executor:
-    """Returns the executor that was asked for: a cluster, workers, or this process."""
+    """Returns the requested executor: a cluster, workers, or this process."""
     if cluster is None and workers is None:
         return InProcess(folder, launch)
     if cluster is not None:

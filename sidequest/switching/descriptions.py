@@ -52,7 +52,7 @@ HEADS = {
 SIGNALS = {
     "reward": "what arrived with the observation",
     "discount": "the agent's discount, 0 where the episode terminated",
-    "value": "V(s), the greatest Q-value of the exploit mode",
+    "value": "V(s), the maximum Q-value of the exploit mode",
     "action_mismatch": "how little the best actions of the two heads overlap",
     "value_variance": "how far the Q-values of the two heads lie apart",
 }

@@ -358,7 +358,7 @@ class Switch:
           reward: what arrived with this observation. With the first observation of an
             episode that is the last reward of the episode before it (or 0).
           discount: your discount; 0 if the episode terminated.
-          value: V(s) of this observation, the greatest Q-value.
+          value: V(s) of this observation, the maximum Q-value.
           is_first: whether this observation is the first of an episode.
           is_last: whether it is the last of an episode: its action is ignored, and the next
             call brings a first one. Only the reward counts; the environment waits.

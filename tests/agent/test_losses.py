@@ -247,7 +247,7 @@ def test_an_unknown_next_state_trains_nothing():
     np.testing.assert_array_equal(jax.grad(loss)(jnp.zeros(3)), [-2.0, 0.0, -2.0])
 
 
-def test_priority_is_mostly_the_greatest_error():
+def test_priority_is_mostly_the_largest_error():
     # 0.9 * 4 + 0.1 * (1 + 4 + 1 + 2) / 4
     priority = sequence_priority(jnp.array([1.0, -4.0, 1.0, 2.0]))
     np.testing.assert_allclose(priority, 3.8, rtol=1e-6)

@@ -212,7 +212,7 @@ def test_vectors_are_bars():
     def filled(step, column):
         return np.flatnonzero((screen(step)[:, column] != _GROUND).any(axis=1))
 
-    # The greatest number of the episode, 2, is as long as there is room.
+    # The largest number of the episode, 2, is as long as there is room.
     assert filled(0, left).tolist() == list(range(middle - reach, middle + 1))
     assert filled(0, right).tolist() == list(range(middle, middle + reach // 2 + 1))
     assert filled(1, left).tolist() == [middle]

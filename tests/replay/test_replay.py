@@ -171,7 +171,7 @@ def test_reprioritise_by_hand():
     index = Index(jnp.array([2, 3, 2, 3]), jnp.array([0, 1, 0, 2]))
     new = replay.reprioritise(state, index, jnp.array([5.0, 0.0, 4.0, jnp.nan]))
     expected = np.asarray(state.priorities).copy()
-    expected[2, 0] = 5.0  # twice in the batch: the greatest
+    expected[2, 0] = 5.0  # twice in the batch: the largest
     expected[3, 1] = expected[3, 2] = 1e-6  # no error, or not a number: the floor
     np.testing.assert_array_equal(new.priorities, expected)
 
