@@ -43,8 +43,8 @@ _ELSEWHERE = {
     # By kind of machine, and whether games run on emulators. From docs/performance.md:
     # minatar:breakout with the preset small, populations of 16 and of 128; Ms. Pac-Man with
     # the preset paper.
-    ("cpu", False): Cost(14, 10_200, "on two cores of an AMD EPYC"),
-    ("gpu", False): Cost(37, 1_570_000, "on one NVIDIA H200"),
+    ("cpu", False): Cost(14, 10_200, "at replay ratio 2 on two cores of an AMD EPYC"),
+    ("gpu", False): Cost(37, 1_570_000, "at replay ratio 2 on one NVIDIA H200"),
     ("gpu", True): Cost(140, 79_300, "on one NVIDIA H200, 16 cores and 1,536 emulators"),
 }
 # Bytes that a run of the paper's agent takes on the device: 4 million frames in replay, and

@@ -91,7 +91,7 @@ def test_the_normaliser_is_that_of_numpy(spec):
         state, _ = rnd.update(state, batch)
     flat = np.concatenate([np.reshape(batch, (-1, *spec.shape)) for batch in batches])
     pixels = flat[:, ::2, ::2] if spec == FRAME else flat
-    encoded = jax.vmap(lambda x: encode(spec, x, jnp.dtype("float32")))
+    encoded = jax.vmap(lambda x: encode(spec, x))
     inputs = np.asarray(encoded(jnp.asarray(pixels)))
     assert state.normaliser.count == len(flat)
     np.testing.assert_allclose(state.normaliser.mean, inputs.mean(0), atol=1e-5)
