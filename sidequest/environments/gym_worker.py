@@ -24,6 +24,8 @@ _NOT_THEIRS = ("site-packages", "<frozen", _LIBRARY, str(Path(__file__).parent))
 """Parts of the paths of code that is not the user's."""
 _UNBOUNDED = 1e6
 """A bound from which on a space says nothing about the size of an observation."""
+_LARGEST = float(np.finfo(np.float32).max)
+"""A reward: the agent counts in this type, where more would be infinite."""
 _FILM_HEIGHT = 240
 """Pixels of a rendered frame that are kept; larger frames are thinned out."""
 
@@ -156,7 +158,7 @@ class BrokenRule(ValueError):
     """An environment has, or returned, what an agent cannot learn from."""
 
 
-def describe(error: Exception) -> str:
+def describe(error: BaseException) -> str:
     """Returns an error in one line, with the last place in the user's own code."""
     text = " ".join(str(error).split())
     if isinstance(error, BrokenRule):
@@ -191,7 +193,9 @@ class _Single:
         observation, reward, terminated, truncated, _ = self._environment.step(
             int(action) + self._layout.first_action
         )
-        if not np.isfinite(reward):
+        if np.ndim(reward) or np.asarray(reward).dtype.kind not in "biuf":
+            raise BrokenRule(f"step returned the reward {reward!r}, which is no number")
+        if not abs(reward) <= _LARGEST:
             raise BrokenRule(f"step returned the reward {reward}")
         observation = self._read(observation)
         if terminated or truncated:

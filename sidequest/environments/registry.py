@@ -73,7 +73,7 @@ def _make_own(name: str, sticky: float) -> CompiledEnvironment | HostedGame:
         game = gym.make(name, made, sticky)
         made.close()
         return game
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         fault = gym_worker.describe(error)
         raise InvalidRequest(f"{name} cannot be played: {fault}") from error
 

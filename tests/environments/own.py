@@ -18,6 +18,8 @@ class Walk(gymnasium.Env):
     action_space = spaces.Discrete(2, start=1)
     metadata = {"render_modes": ["rgb_array"]}
 
+    REWARDS = {"nan": float("nan"), "huge": 1e300, "row": np.ones(1), "none": None}
+
     def __init__(self, fault=None, render_mode=None):
         self.fault, self.render_mode = fault, render_mode
 
@@ -35,8 +37,8 @@ class Walk(gymnasium.Env):
         self.time += 1
         seen, reward = self._look(), float(self.place == 8)
         if self.time == 30:
-            if self.fault == "reward":
-                reward = float("nan")
+            if self.fault in self.REWARDS:
+                reward = self.REWARDS[self.fault]
             elif self.fault == "shape":
                 seen = np.zeros(3)
             elif self.fault == "number":
@@ -52,8 +54,11 @@ class Walk(gymnasium.Env):
 
 
 walk = partial(Walk, None)
-wrong_reward, wrong_shape, wrong_number, error, exits = (
-    partial(Walk, fault) for fault in ("reward", "shape", "number", "error", "exit")
+wrong_reward, huge_reward, row_reward, no_reward = (
+    partial(Walk, fault) for fault in Walk.REWARDS
+)
+wrong_shape, wrong_number, error, exits = (
+    partial(Walk, fault) for fault in ("shape", "number", "error", "exit")
 )
 
 
@@ -71,6 +76,11 @@ def minigrid():
 def breaks():
     """Fails before there is an environment."""
     raise RuntimeError("the licence server is down")
+
+
+def leaves():
+    """Ends the process."""
+    raise SystemExit(3)
 
 
 def nothing():

@@ -73,6 +73,9 @@ def test_a_sticky_action_is_repeated():
     ("name", "message"),
     [
         ("wrong_reward", "step returned the reward nan"),
+        ("huge_reward", r"step returned the reward 1e\+300"),
+        ("row_reward", r"step returned the reward array\(\[1.\]\), which is no number"),
+        ("no_reward", "step returned the reward None, which is no number"),
         ("wrong_shape", r"an observation has shape \(3,\); its space says \(2,\)"),
         ("wrong_number", "an observation has numbers that are not finite"),
         ("error", r"KeyError: 'no such\\nroom' \(.*own.py:\d+\)"),
@@ -126,6 +129,7 @@ def test_other_observations_are_refused(space):
         ("gymnasium:minigrid:MiniGrid-Empty-5x5-v0", r"its observations are Dict\("),
         (OWN + "breaks", r"RuntimeError: the licence server is down \(.*own.py:\d+\)$"),
         (OWN + "nothing", "it is a int, not a Gymnasium environment"),
+        (OWN + "leaves", r"SystemExit: 3 \(.*own.py:\d+\)$"),
     ],
 )
 def test_what_cannot_be_played_is_refused(name, message):
