@@ -568,6 +568,7 @@ class Switch:
         return {
             "version": _VERSION,
             "variant": str(self.variant),
+            "streams": self.streams,
             "rule": self._arguments["rule"],
             "signal": "" if signal is None else getattr(read, "__qualname__", "own"),
         }

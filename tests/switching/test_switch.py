@@ -215,7 +215,7 @@ def test_a_state_that_does_not_fit_is_refused():
     saved = switch.state_dict()
     with pytest.raises(ValueError, match=r"variant XU-intra\(10,.*\), this is of XU-step"):
         Switch("XU-step-level-0.1", streams=2).load_state_dict(saved)
-    with pytest.raises(ValueError, match=r"is float32\(2,\), expected float32\(3,\)"):
+    with pytest.raises(ValueError, match="of the streams 2, this is of 3"):
         Switch("XU-intra(10,blind,100,G)", streams=3).load_state_dict(saved)
     part = {name: data for name, data in saved.items() if "choices" not in name}
     with pytest.raises(ValueError, match=r": choices is missing, expected int32\(3, 2\)"):
