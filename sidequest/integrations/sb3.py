@@ -30,6 +30,8 @@ def with_switch(algorithm: type[Any], variant: str | Variant, **options: Any) ->
       **options: of `Switch`, such as `arms` or `signal`.
     """
     parsed = parse_uniform(variant)
+    if not {"DQN", "QRDQN"} & {base.__name__ for base in getattr(algorithm, "__mro__", ())}:
+        raise ValueError(f"with_switch is for DQN, QRDQN and their subclasses: {algorithm}")
 
     class Switched(algorithm):
         switch: Switch

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from sb3_contrib import QRDQN
-from stable_baselines3 import DQN
+from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import configure
@@ -210,3 +210,9 @@ def test_options_and_seeds_reach_the_switch():
 def test_variants_of_other_agents_are_refused(variant):
     with pytest.raises(ValueError, match="choose a variant of XU"):
         with_switch(DQN, variant)
+
+
+def test_other_algorithms_are_refused():
+    for other in (PPO, DQN.__new__(DQN), "DQN"):
+        with pytest.raises(ValueError, match="with_switch is for DQN, QRDQN and their sub"):
+            with_switch(other, "XU-intra(10,informed,0.01,G)")
