@@ -42,6 +42,7 @@ sidequest COMMAND --help says more about each, with examples. A first minute:
 
 Completion of commands and options, for bash (or zsh, tcsh):
   source <(sidequest --completion bash)"""
+_SHELLS = ("bash", "zsh", "tcsh")
 _OUTPUT = "standard output"
 # The disk is full, or the path is no place to write to.
 _CANNOT_WRITE = {
@@ -68,14 +69,17 @@ def main(arguments: list[str] | None = None) -> None:
 
         print(sidequest.__version__)
     elif name == "--completion":
-        _print_completion(*options[:1])
+        shell = (options or ["bash"])[0]
+        if shell not in _SHELLS:
+            _fail(unknown("shell", shell, _SHELLS))
+        _print_completion(shell)
     elif name in COMMANDS:
         _exit(_run(name, options))
     else:
         _fail(unknown("command", name, COMMANDS))
 
 
-def _print_completion(shell: str = "bash") -> None:
+def _print_completion(shell: str) -> None:
     """Prints a script that completes commands and options in a shell."""
     from tyro.extras import subcommand_cli_from_dict
 

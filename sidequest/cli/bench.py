@@ -2,19 +2,22 @@
 
 import json as jsons
 import sys
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from tyro.conf import Positional
 
 from sidequest.cli.options import Flag, option, use_all_cores
-from sidequest.errors import InvalidRequest
+from sidequest.errors import InvalidRequest, unknown
+
+_BENCHMARKS = ("switching", "agent", "atari")
+_SHAPES = ("small", "rival")
 
 
 def bench(
-    what: Annotated[Positional[Literal["switching", "agent", "atari"]], option()],
+    what: Annotated[Positional[str], option("{switching,agent,atari}")],
     /,
     game: Annotated[str | None, option("GAME")] = None,
-    shape: Annotated[Literal["small", "rival"] | None, option(None, "small")] = None,
+    shape: Annotated[str | None, option("{small,rival}", "small")] = None,
     members: Annotated[tuple[int, ...], option("NUMBER …")] = (),
     emulators: Annotated[int | None, option("NUMBER")] = None,
     json: Flag = False,
@@ -35,6 +38,10 @@ def bench(
         emulators: atari: how many side by side; by default 96 a core, at most 1,536.
         json: Print one JSON object and nothing else.
     """
+    if what not in _BENCHMARKS:
+        raise InvalidRequest(unknown("benchmark", what, _BENCHMARKS))
+    if shape is not None and shape not in _SHAPES:
+        raise InvalidRequest(unknown("shape", shape, _SHAPES))
     if game is not None:
         from sidequest.environments import registry
 

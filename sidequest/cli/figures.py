@@ -37,7 +37,7 @@ def figures(
         what: A study's folder, or any folder with runs below it, finished or not: all
             figures of the paper that the runs allow, and more. Or `illustrations`: the
             paper's figures 1 and 2, with 2's appendix version, and a picture in brief, all
-            drawn by running the real controllers on a made-up stream.
+            drawn by running the real controllers in a made-up game.
         out: The folder to write figures and report to; made if it is not there. By default
             figures go to WHAT/figures and the report to WHAT; illustrations to figures.
         only: Names of figures to draw, such as aggregate or explore-space; by default all.
