@@ -157,9 +157,14 @@ def blind_and_informed(records: Records) -> Plot | None:
     more = sum(informed > blind for blind, informed in both)
     caption = (
         f"Informed explore periods are less evenly spaced than blind ones on {more} of "
-        f"{count(len(both), 'game')} with several periods in an episode. Unevenness is the "
-        "standard deviation of exploit periods over their mean: 0 for a counter, about 1 "
-        "for a coin, more for clusters."
+        f"{count(len(both), 'game')} with several periods in an episode."
+        if both
+        else "On no game did both have several explore periods in an episode, so that how "
+        "evenly they are spaced cannot be compared."
+    )
+    caption += (
+        " Unevenness is the standard deviation of exploit periods over their mean: 0 for a "
+        "counter, about 1 for a coin, more for clusters."
     )
     return Plot(figure, caption, table)
 

@@ -37,7 +37,7 @@ from sidequest.figures.style import look
 from sidequest.figures.summary import summarise
 from sidequest.records import now, read_failures, write_synced
 from sidequest.switching.descriptions import summarise as describe_briefly
-from sidequest.switching.variants import MODES
+from sidequest.switching.variants import MODES, PAPER_ARMS, ArmSets
 
 REPORT = "report.html"
 MOST_EPISODES = 15  # of each variant on each game, as in figure 5
@@ -137,10 +137,23 @@ def _legend(records: Records) -> dict[str, str]:
     variants = known(distinct(records.runs, "variant"))
     legend = {}
     for name, variant in variants.items():
-        words = describe_briefly(variant)
+        words = describe_briefly(variant, _arms(records, name))
         means = f"Exploring ({variant.mode}) means {MODES[variant.mode].words}."
         legend[name] = f"{words[0].upper()}{words[1:]}. {means}"
     return legend
+
+
+def _arms(records: Records, variant: str) -> ArmSets:
+    """Returns the arms of a variant's first run; where it does not say, the paper's."""
+    for info in records.infos:
+        if info["variant"] == variant:
+            own = (info.get("config") or {}).get("switching", {})
+            return ArmSets(
+                own.get("explore_arms", PAPER_ARMS.explore_steps),
+                own.get("exploit_arms", PAPER_ARMS.exploit_steps),
+                own.get("rate_arms", PAPER_ARMS.rates),
+            )
+    return PAPER_ARMS
 
 
 def _name_marker(

@@ -399,9 +399,11 @@ def _draw_rates(axes: Axes, rates: pl.DataFrame, names: Sequence[str]) -> None:
     axes.axhline(1.0, color=style.GREY, lw=0.8)
     for rate in rates.to_dicts():
         _, colour, marker = style.look(rate["variant"])
-        # Beside each other by variant and seed, so that marks do not hide each other.
-        shift = 1.5 * (names.index(rate["variant"]) / max(1, len(names) - 1) - 0.5)
-        x = rate["target_rate"] * math.exp(0.8 * shift + 0.02 * (rate["seed"] % 5))
+        # Beside each other by variant and seed, so that marks do not hide each other, and
+        # near the rate that they belong to.
+        apart = min(0.15, 1.2 / len(names))
+        shift = apart * (names.index(rate["variant"]) - (len(names) - 1) / 2)
+        x = rate["target_rate"] * math.exp(shift + 0.02 * (rate["seed"] % 5 - 2))
         ratio = rate["ratio"]
         if ratio > _HIGHEST:
             axes.plot(x, 0.97 * _HIGHEST, "^", color=colour, ms=4, mfc="white")

@@ -128,9 +128,11 @@ def scores(records: Records) -> Plot | None:
     table = summarise(runs, "variant", "game")
     best = table.filter(pl.col("mean") == pl.max("mean").over("game"))
     wins = best.unique("game", keep="none")["variant"].value_counts(sort=True).rows()
-    said = f" Most often the best: {wins[0][0]}, on {wins[0][1]}." if wins else ""
     size = f"{count(len(names), 'variant')}, {count(len(games), 'game')}"
-    caption = f"{size} and {count(len(runs), 'run')}.{said}"
+    caption = f"{size} and {count(len(runs), 'run')}."
+    if wins:
+        name, number = wins[0]
+        caption += f" Most often the best: {name}, on {number} of {len(games)}."
     return Plot(figure, caption, table)
 
 

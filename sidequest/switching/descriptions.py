@@ -2,7 +2,14 @@
 
 from collections.abc import Sequence
 
-from sidequest.switching.variants import MODES, TRIGGERS, Amount, Variant
+from sidequest.switching.variants import (
+    MODES,
+    PAPER_ARMS,
+    TRIGGERS,
+    Amount,
+    ArmSets,
+    Variant,
+)
 
 
 def _each(modes: str, *granularities: str) -> tuple[str, ...]:
@@ -128,14 +135,14 @@ def _symmetric(variant: Variant) -> bool:
     return variant.explore is not None and variant.explore.unit == "same"
 
 
-def _size(variant: Variant, name: str) -> str:
+def _size(variant: Variant, name: str, arms: ArmSets = PAPER_ARMS) -> str:
     """Returns a duration or a rate in words; of a bandit, the range of its arms."""
     amount: Amount = getattr(variant, name)
     if amount.unit == "share":
         return f"{amount} of an episode's usual length"
     number = str(amount)
     if amount.adaptive:
-        values = variant.bandits()[name]
+        values = variant.bandits(arms)[name]
         number = f"{values[0]:g} to {values[-1]:g}"
     if amount.unit == "rate":
         return number
@@ -159,7 +166,7 @@ def listed(values: Sequence[float]) -> str:
     return ", ".join(f"{value:g}" for value in values)
 
 
-def summarise(variant: Variant) -> str:
+def summarise(variant: Variant, arms: ArmSets = PAPER_ARMS) -> str:
     """Returns the variant in one short line, for lists."""
     match variant.granularity:
         case "experiment":
@@ -171,7 +178,7 @@ def summarise(variant: Variant) -> str:
             adaptive = "start" in variant.bandits()
             how = "as a bandit chooses" if adaptive else f"with probability {variant.start}"
             return f"whole episodes explore, {how}"
-    size = _size(variant, "exploit")
+    size = _size(variant, "exploit", arms)
     if variant.informed:
         kind = str(variant.trigger).partition(":")[2] or "value promise"
         when = f"on {kind} at rate {size}"
@@ -181,5 +188,5 @@ def summarise(variant: Variant) -> str:
         when = f"after {size}" if _symmetric(variant) else f"after exploiting {size}"
     what = "switches both ways"
     if not _symmetric(variant):
-        what = f"explores {_size(variant, 'explore')}"
+        what = f"explores {_size(variant, 'explore', arms)}"
     return f"{what} {when}, starts with {variant.start}"

@@ -31,7 +31,7 @@ def test_all_scores_are_there_raw(plots):
     assert spans[0] == [10.0, 12.0]
     assert len({tick.get_text()[-1] for tick in figure.axes[0].get_yticklabels()}) > 10
     assert "32 variants, 2 games and 128 runs." in caption
-    assert "Most often the best: XS-intra(10,blind,100,G), on 2." in caption
+    assert "Most often the best: XS-intra(10,blind,100,G), on 2 of 2." in caption
 
 
 def test_interquartile_means_are_ranked(study_of):

@@ -237,7 +237,7 @@ class Viewer {
     this.parts.where.textContent = summary;
     svg.setAttribute("aria-label", `Modes, trigger signal and reward. ${summary}`);
     this.parts.stride.textContent = episode.signal.stride > 1
-      ? `Each point of the signal is the greatest of ${episode.signal.stride} steps.` : "";
+      ? `Each point of the signal is the highest of ${episode.signal.stride} steps.` : "";
   }
 
   point(event) {
