@@ -94,11 +94,11 @@ class SwitchModule(_nn.TensorDictModuleBase):
         action = tensordict.get("action")
         explored = _torch.zeros(tensordict.shape, dtype=_torch.bool, device=action.device)
         if _utils.exploration_type() in (_utils.ExplorationType.RANDOM, None):
-            reward, terminated, first = (self._row(tensordict.get(n)) for n in _TRACKED)
+            reward, terminated, first = (self._row(tensordict, n) for n in _TRACKED)
             modes = self.switch.step(
                 reward=reward,
                 discount=np.where(terminated, 0.0, self._discount),
-                value=self._row(tensordict.get("chosen_action_value")),
+                value=self._row(tensordict, "chosen_action_value"),
                 is_first=first,
             )
             explored = _torch.from_numpy(modes).to(action.device).reshape(tensordict.shape)
@@ -111,8 +111,16 @@ class SwitchModule(_nn.TensorDictModuleBase):
             tensordict.set("action", _torch.where(mask, random, action))
         return tensordict.set("explored", explored)
 
-    def _row(self, tensor: Any) -> np.ndarray:
-        return tensor.detach().cpu().numpy().reshape(self.switch.streams)
+    def _row(self, tensordict: Any, name: str) -> np.ndarray:
+        tensor, streams = tensordict.get(name, None), self.switch.streams
+        if tensor is None:
+            needed = "QValueModule" if name not in _TRACKED else "the transform SwitchTracker"
+            raise ValueError(f"SwitchModule finds no {name}: it needs {needed}")
+        if tensor.numel() != streams:
+            raise ValueError(
+                f"{name} has the shape {tuple(tensor.shape)}; SwitchModule has {streams=}"
+            )
+        return tensor.detach().cpu().numpy().reshape(streams)
 
     def get_extra_state(self) -> dict[str, Any]:
         """Returns the switch's state, for `state_dict()`: texts, numbers and tensors."""

@@ -107,3 +107,13 @@ def test_a_collector_and_a_saved_policy():
 def test_variants_of_other_agents_are_refused():
     with pytest.raises(ValueError, match="choose a variant of XU"):
         SwitchModule("XI-intra(10,informed,p*,X)", None)
+
+
+def test_a_missing_tracker_and_another_number_of_environments_are_named():
+    env = make_env(batched=True, categorical=True)
+    policy, _ = make_policy(env, batched=True)
+    with pytest.raises(ValueError, match="finds no last_reward: it needs the transform Swi"):
+        env.base_env.rollout(3, policy)
+    policy, _ = make_policy(env, batched=False)
+    with pytest.raises(ValueError, match=r"has the shape \(2, 1\); SwitchModule has stream"):
+        env.rollout(3, policy)
