@@ -114,8 +114,8 @@ class SwitchModule(_nn.TensorDictModuleBase):
     def _row(self, tensordict: Any, name: str) -> np.ndarray:
         tensor, streams = tensordict.get(name, None), self.switch.streams
         if tensor is None:
-            needed = "QValueModule" if name not in _TRACKED else "the transform SwitchTracker"
-            raise ValueError(f"SwitchModule finds no {name}: it needs {needed}")
+            needed = "transform SwitchTracker" if name in _TRACKED else "QValueModule"
+            raise ValueError(f"SwitchModule finds no {name}: it needs the {needed}")
         if tensor.numel() != streams:
             raise ValueError(
                 f"{name} has the shape {tuple(tensor.shape)}; SwitchModule has {streams=}"

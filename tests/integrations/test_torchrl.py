@@ -112,8 +112,8 @@ def test_variants_of_other_agents_are_refused():
 def test_a_missing_tracker_and_another_number_of_environments_are_named():
     env = make_env(batched=True, categorical=True)
     policy, _ = make_policy(env, batched=True)
-    with pytest.raises(ValueError, match="finds no last_reward: it needs the transform Swi"):
+    with pytest.raises(ValueError, match="finds no last_reward: it needs the transform Sw"):
         env.base_env.rollout(3, policy)
     policy, _ = make_policy(env, batched=False)
-    with pytest.raises(ValueError, match=r"has the shape \(2, 1\); SwitchModule has stream"):
+    with pytest.raises(ValueError, match=r"has the shape \(2, 1\); SwitchModule has strea"):
         env.rollout(3, policy)
