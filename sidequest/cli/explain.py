@@ -92,7 +92,9 @@ def explain(
     elif all:
         print(_catalogue())
     else:
-        print(*map(_prose if len(variants) == 1 else _line, variants), sep="\n")
+        width = max(len(str(variant)) for variant in variants)
+        one = len(variants) == 1
+        print(*(_prose(it) if one else _line(it, width) for it in variants), sep="\n")
         if traces and not no_strip:
             _show_strips(variants, traces)
         if len(variants) > 1:
@@ -134,8 +136,8 @@ def _prose(variant: Variant) -> str:
     return "\n".join(lines)
 
 
-def _line(variant: Variant) -> str:
-    return f"{variant!s:<36} {summarise(variant)}"
+def _line(variant: Variant, width: int) -> str:
+    return f"{variant!s:<{width}} {summarise(variant)}"
 
 
 def _compare(variants: list[Variant], traces: list[Trace]) -> None:

@@ -64,9 +64,15 @@ def games(
     for name, own in itertools.groupby(listed, lambda game: game.suite):
         print(f"\n{name}: {_SUITES.get(name, 'your own')}")
         for game in own:
-            scores = (game.random_score, game.human_score)
-            shown = "".join(f"{'' if s is None else f'{s:,.1f}':>10}" for s in scores)
+            shown = f"{_score(game.random_score):>10}{_score(game.human_score):>10}"
             print(f"  {game.name:<34}{shown}{game.sticky_actions:>10g}")
+
+
+def _score(score: float | None) -> str:
+    """Returns a reference score as text, with two digits at least."""
+    if score is None:
+        return ""
+    return f"{score:,.1f}" if abs(score) >= 10 else f"{score:.2g}"
 
 
 def _usefulness(game: "Game") -> tuple:

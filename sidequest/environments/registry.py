@@ -12,7 +12,7 @@ from sidequest.environments.base import (
     HostedGame,
     with_sticky_actions,
 )
-from sidequest.environments.scores import SCORES
+from sidequest.environments.scores import KNOWN, SCORES
 from sidequest.errors import InvalidRequest, UnknownGame
 
 Factory: TypeAlias = Callable[[], CompiledEnvironment | HostedGame]
@@ -100,7 +100,7 @@ def games() -> list[Game]:
         Game(
             name,
             _suite(name),
-            *SCORES.get(name, (None, None)),
+            *(SCORES.get(name) or (KNOWN[name].random if name in KNOWN else None, None)),
             resolve_sticky_actions(name),
         )
         for name in _factories()

@@ -333,7 +333,7 @@ def aggregate(
             f"{mode}, {count(len(own), 'game')}: {best} has the highest mean "
             f"({most:z.2f}), {worst} the lowest ({least:z.2f})."
         )
-    caption = f"Over the last 10% of training. {' '.join(sentences)}"
+    caption = f"Over the last 10% of training ({scale.label}). {' '.join(sentences)}"
     return Plot(figure, caption, table)
 
 

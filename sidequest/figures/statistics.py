@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from sidequest.environments.scores import SCORES
+from sidequest.environments.scores import KNOWN, SCORES, Known
 
 Strata: TypeAlias = Sequence[Float[np.ndarray, "..."]]
 """Scores, one array a game; the last axis has its seeds, any before it are a batch."""
@@ -146,46 +146,6 @@ def seeds_needed(comparisons: int, chance: float = 0.65, power: float = 0.8) -> 
 
 def _means(strata: Strata) -> Float[np.ndarray, "games *batch"]:
     return np.stack([scores.mean(axis=-1) for scores in strata])
-
-
-class Known(NamedTuple):
-    """What is known about the returns of a game that no human's score is known for."""
-
-    random: float
-    """Mean return of uniform random play."""
-    spread: float = 0.0
-    """Standard deviation of the return of its episodes; 0 where nobody measured it."""
-    possible: float | None = None
-    """The highest return there can be; None where there is no bound to speak of."""
-
-
-# Mean and standard deviation of the return of uniform random play, with the sticky actions
-# that the suites have by default, over 128 to 19,000 episodes: 64 environments for 3,000
-# steps (Freeway 5,100). The highest return is what the reward's definition says: CartPole
-# ends after 500 steps of reward 1; deep sea pays 1 less 0.01 for the way; the memory chain
-# 1; MiniGrid 1 less what the steps cost, so that 1 bounds it. MinAtar has no bound.
-KNOWN: dict[str, Known] = {
-    "bsuite:deep_sea": Known(-0.00126, 0.061, 0.99),
-    "bsuite:deep_sea_10": Known(-0.0038, 0.034, 0.99),
-    "bsuite:deep_sea_20": Known(-0.005, 0.0011, 0.99),
-    "bsuite:memory_chain": Known(0.00606, 1, 1.0),
-    "classic:cartpole": Known(21.3, 11, 500.0),
-    "minatar:asterix": Known(0.506, 0.87),
-    "minatar:breakout": Known(0.393, 0.65),
-    "minatar:freeway": Known(0.383, 0.56),
-    "minatar:seaquest": Known(0.105, 0.41),
-    "minatar:space_invaders": Known(4.08, 3.2),
-    "minigrid:door_key_5x5": Known(0.0445, 0.14, 1.0),
-    "minigrid:door_key_6x6": Known(0.0144, 0.077, 1.0),
-    "minigrid:door_key_8x8": Known(0.0143, 0.094, 1.0),
-    "minigrid:empty_5x5": Known(0.243, 0.3, 1.0),
-    "minigrid:empty_6x6": Known(0.174, 0.26, 1.0),
-    "minigrid:empty_8x8": Known(0.111, 0.22, 1.0),
-    "minigrid:empty_16x16": Known(0.0716, 0.18, 1.0),
-    "minigrid:empty_random_8x8": Known(0.243, 0.34, 1.0),
-    "minigrid:four_rooms": Known(0.0206, 0.12, 1.0),
-    "minigrid:unlock": Known(0.023, 0.11, 1.0),
-}
 
 
 class Scale(NamedTuple):

@@ -1,4 +1,4 @@
-"""A run that was stopped and went on is, bit by bit, one that never stopped."""
+"""A run that was stopped and resumed equals, bit for bit, one that never stopped."""
 
 import random
 import signal
