@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Literal, NamedTuple, TypeAlias
 
+import jax
+
 from sidequest.environments import atari, gym, gym_worker, probes, suites
 from sidequest.environments.base import (
     CompiledEnvironment,
@@ -14,6 +16,7 @@ from sidequest.environments.base import (
 )
 from sidequest.environments.scores import KNOWN, SCORES
 from sidequest.errors import InvalidRequest, UnknownGame
+from sidequest.types import Key, Timestep
 
 Factory: TypeAlias = Callable[[], CompiledEnvironment | HostedGame]
 
@@ -68,6 +71,8 @@ def _make_own(name: str, sticky: float) -> CompiledEnvironment | HostedGame:
     """Builds a game from what a function of the user's, or Gymnasium's, returns."""
     try:
         made = gym_worker.load(name)()
+        if isinstance(made, CompiledEnvironment):
+            jax.eval_shape(partial(_play, made), jax.random.key(0))  # errors, early
         if isinstance(made, CompiledEnvironment | HostedGame):
             return made
         game = gym.make(name, made, sticky)
@@ -76,6 +81,12 @@ def _make_own(name: str, sticky: float) -> CompiledEnvironment | HostedGame:
     except (Exception, SystemExit) as error:
         fault = gym_worker.describe(error)
         raise InvalidRequest(f"{name} cannot be played: {fault}") from error
+
+
+def _play(environment: CompiledEnvironment, key: Key) -> Timestep:
+    """Plays one step."""
+    state, _ = environment.reset(key)
+    return environment.step(key, state, jax.numpy.int32(0))[1]
 
 
 def resolve_sticky_actions(name: str, sticky_actions: float | None = None) -> float:
@@ -119,7 +130,7 @@ def check(name: str) -> None:
         try:
             gym_worker.load(name)
             return
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             also = "" if _suite(name) == "gymnasium" else hint
             hint = f" {gym_worker.describe(error)}{also}"
     raise UnknownGame(f"There is no game called {name!r}.{hint}")

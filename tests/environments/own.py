@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from sidequest.environments.base import HostedGame
+from sidequest.environments.base import EnvironmentSpec, HostedGame, auto_reset
 
 
 class Walk(gymnasium.Env):
@@ -76,6 +76,16 @@ def minigrid():
 def breaks():
     """Fails before there is an environment."""
     raise RuntimeError("the licence server is down")
+
+
+def compiled_breaks():
+    """An environment in JAX that fails at its first step."""
+    spec = EnvironmentSpec("breaks", (1,), np.dtype(np.float32), num_actions=2)
+
+    def step(key, state, action):
+        raise KeyError("door")
+
+    return auto_reset(lambda key: (0, np.zeros(1)), step, spec)
 
 
 def leaves():

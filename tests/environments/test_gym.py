@@ -129,6 +129,7 @@ def test_other_observations_are_refused(space):
         ("gymnasium:minigrid:MiniGrid-Empty-5x5-v0", r"its observations are Dict\("),
         (OWN + "breaks", r"RuntimeError: the licence server is down \(.*own.py:\d+\)$"),
         (OWN + "nothing", "it is a int, not a Gymnasium environment"),
+        (OWN + "compiled_breaks", r"KeyError: 'door' \(.*own.py:\d+\)$"),
         (OWN + "leaves", r"SystemExit: 3 \(.*own.py:\d+\)$"),
     ],
 )
