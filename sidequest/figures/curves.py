@@ -330,8 +330,8 @@ def aggregate(
         ranked = ranked.sort("score", maintain_order=True).select("variant", "score").rows()
         (worst, least), (best, most) = ranked[0], ranked[-1]
         sentences.append(
-            f"{mode}, {count(len(own), 'game')}: {best} has the highest mean "
-            f"({most:z.2f}), {worst} the lowest ({least:z.2f})."
+            f"{mode}, {count(len(own), 'game')}: {best} is best "
+            f"({most:z.2f}), {worst} worst ({least:z.2f})."
         )
     caption = f"Over the last 10% of training ({scale.label}). {' '.join(sentences)}"
     return Plot(figure, caption, table)

@@ -111,8 +111,8 @@ def test_two_games_have_no_median_of_their_own(plots):
     ]
     last = [line.get_ydata()[-1] for line in panels["XU  mean"].lines if line_is_mean(line)]
     assert len(last) == 5 and last == sorted(last)  # as the made-up scores are
-    best = "XU, 2 games: XU-intra(10,informed,p*,X) has the highest mean (0."
-    assert best in caption and "XU-experiment-level-X the lowest (0." in caption
+    best = "XU, 2 games: XU-intra(10,informed,p*,X) is best (0."
+    assert best in caption and "XU-experiment-level-X worst (0." in caption
     assert table.columns == ["variant", "statistic", "score", "games", "seeds"]
 
 
@@ -254,7 +254,7 @@ def test_what_is_said_is_the_last_tenth_and_not_the_last_point(tmp_path):
             recorder.write("evaluations", rows)
         recorder.finish()
     said = aggregate(read_records(tmp_path)).caption
-    assert f"{INTRA} has the highest mean (1.00), {STEP} the lowest (0.67)" in said
+    assert f"{INTRA} is best (1.00), {STEP} worst (0.67)" in said
 
 
 def ends(axes):
