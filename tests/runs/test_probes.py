@@ -123,7 +123,12 @@ ONE_EACH = RND(
 def crippled():
     """Without memory, with time limits taken for ends; novelty is always 1."""
     names = ["probe:two_step", "probe:memory_1", "probe:memory_2", "probe:time_limit"]
-    changes = {"network.recurrent": False, "learning.timeout_is_terminal": True}
+    changes = {
+        "network.recurrent": False,
+        "learning.timeout_is_terminal": True,
+        "novelty.centred": False,  # centred, a novelty that is always the same is 0
+        "novelty.weight": 1.0,
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build, "_make_rnd", lambda config, spec: ONE_EACH)
         variant = "XI-intra(1,informed:variance,0.3,G)"
