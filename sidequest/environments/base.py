@@ -143,7 +143,7 @@ def with_sticky_actions(
     environment: CompiledEnvironment, probability: float
 ) -> CompiledEnvironment:
     """Plays the previous action again with this probability, except at an episode's first
-    step (Machado et al. 2018). The agent is not told."""
+    step (Machado et al. 2018). The agent does not observe it."""
     if not probability:
         return environment
 

@@ -135,8 +135,8 @@ def bootstrap(
 def seeds_needed(comparisons: int, chance: float = 0.65, power: float = 0.8) -> int:
     """Returns how many seeds tell a probability of improvement from one half.
 
-    With so many seeds of both variants in each comparison, such as one on each game, the
-    95% interval excludes one half with a probability of `power`. The estimate of one
+    With this many seeds of both variants in each comparison, such as one on each game,
+    the 95% interval excludes one half with a probability of `power`. The estimate of one
     comparison of n with n seeds has a variance of about 1 / 6n (Mann and Whitney 1947).
     """
     normal = NormalDist()

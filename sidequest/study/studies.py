@@ -93,7 +93,7 @@ class Job(NamedTuple):
 
     @property
     def id(self) -> str:
-        """For example `XI-intra(10,informed,p*,X)+learning.watkins=False/frostbite/0`."""
+        """Returns its name, such as `XU-step-level-0.01/frostbite/0`."""
         extra = "".join(f"+{name}={value}" for name, value in self.settings)
         return f"{self.spec.variant}{extra}/{self.spec.game}/{self.spec.seed}"
 
