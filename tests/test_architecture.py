@@ -14,7 +14,7 @@ import pytest
 from sidequest.agent import modes
 from sidequest.environments import registry
 from sidequest.errors import VariantError
-from sidequest.figures import claims, gallery, pairs
+from sidequest.figures import claims, gallery
 from sidequest.figures.claims import Verdict
 from sidequest.figures.data import Plot, Records
 from sidequest.records import read_table
@@ -76,7 +76,6 @@ def test_a_trigger_an_explore_mode_and_an_environment_are_added(monkeypatch, tmp
     monkeypatch.setitem(modes.EXPLORE, "XM", (0.5, "extrinsic"))
     mode = variants.ExploreMode("greedy and random actions in equal parts")
     monkeypatch.setitem(variants.MODES, "XM", mode)
-    monkeypatch.setattr(pairs, "MODES", (*pairs.MODES, "XM"))
     # An environment.
     monkeypatch.setattr(registry, "_registered", {})
     registry.register("mine:bargains", bargains)
@@ -116,7 +115,7 @@ def lengths(records: Records) -> Plot | None:
 
 
 def test_a_figure_is_added(monkeypatch, records, tmp_path):
-    text = dict.fromkeys(("title", "paper", "look_for", "needs"), "text")
+    text = dict.fromkeys(("title", "paper", "look_for", "needs", "notes"), "text")
     entry = gallery.Entry("lengths", lengths, **text)
     assert text.keys() == gallery.GALLERY[0]._asdict().keys() - {"name", "draw"}
     monkeypatch.setattr(gallery, "GALLERY", (*gallery.GALLERY, entry))

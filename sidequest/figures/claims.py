@@ -34,7 +34,6 @@ from sidequest.figures.data import (
     of_runs,
     read_traces,
     read_variant,
-    texts,
 )
 from sidequest.figures.pairs import (
     GRANULARITIES,
@@ -53,6 +52,7 @@ from sidequest.figures.statistics import (
     improvement,
     seeds_needed,
 )
+from sidequest.figures.style import texts
 from sidequest.switching.variants import Amount, Variant, parse
 
 _State: TypeAlias = Literal["supported", "contradicted", "not supported", "cannot tell"]

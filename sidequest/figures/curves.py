@@ -7,13 +7,14 @@ and the explore modes (figure 16).
 
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import polars as pl
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from sidequest.figures import style
 from sidequest.figures.data import (
@@ -34,7 +35,7 @@ from sidequest.figures.pairs import (
 )
 from sidequest.figures.statistics import (
     FEWEST_SEEDS,
-    band,
+    bootstrap,
     capped_mean_over_games,
     choose_scale,
     mean_over_games,
@@ -43,15 +44,7 @@ from sidequest.figures.statistics import (
 
 _COLUMNS = 4
 _BINS = 40
-_RESAMPLES = 400
-_HOW_TO_READ = (
-    "Lines are means over seeds and bins of frames. Bands reach from the worst to the best "
-    "seed; fewer than three seeds are thin lines."
-)
-_BANDS = {
-    "min-max": "Bands: worst to best seed; fewer than three seeds are thin lines.",
-    "bootstrap": "Bands: 95% bootstrap over seeds; fewer than three seeds are thin lines.",
-}
+_FEW_LINES = 3  # whose bands can be told apart
 _CAPPED = "Human-capped: a run's score on a game counts as 1 at most."
 _CUT, _UNCUT = "Watkins: traces are cut", "uncorrected"
 
@@ -116,20 +109,15 @@ def _bin_curves(records: Records, runs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _draw_line(
-    axes: Axes,
-    x: Float[np.ndarray, "T"],
-    mean: Float[np.ndarray, "T"],
-    seeds: Float[np.ndarray, "T seeds"],
-    ends: tuple[Any, Any] | None = None,
-    **look: Any,
-) -> None:
-    """Draws a mean with the band of its seeds, or with a thin line for each of a few."""
-    if seeds.shape[1] >= FEWEST_SEEDS:
-        ends = ends or (seeds.min(axis=1), seeds.max(axis=1))
-        axes.fill_between(x, *ends, color=look["color"], alpha=0.15, lw=0)
-    elif seeds.shape[1] > 1:
-        axes.plot(x, seeds, color=look["color"], lw=0.5, alpha=0.7)
+def _end_places(axes: Axes, end: float, number: int) -> list[float]:
+    """Returns where the final scores of some lines stand, right of where training ends."""
+    axes.axvline(end, color=style.GREY, lw=0.5, ls=":")
+    axes.set_xlim(0, end * (1.06 + 0.04 * number))
+    axes.set_xticks([tick for tick in MaxNLocator(6).tick_values(0, end) if tick <= end])
+    return [end * (1.06 + 0.04 * i) for i in range(number)]
+
+
+def _draw_line(axes: Axes, x: np.ndarray, mean: np.ndarray, **look: Any) -> None:
     marks = {"ms": 3.5, "markevery": max(1, len(x) // 8), "lw": 1.5, "zorder": 3}
     axes.plot(x, mean, **marks | look)
 
@@ -143,6 +131,9 @@ def draw_curves(
 ) -> None:
     """Draws the learning curves of one game, with a line for each value of a column.
 
+    Few lines have bands from the worst to the best seed. Right of all lines stand the final
+    scores of their seeds.
+
     Args:
         changes: What differs from the look of the variant, by the column's value.
     """
@@ -150,23 +141,29 @@ def draw_curves(
     if curves.is_empty():
         style.say_empty(axes)
         return
-    unit, name = style.frame_unit(curves.select(pl.max("frames")).item())
-    for own in groups(curves, line):
+    end = curves["frames"].to_numpy().max()
+    unit, name = style.frame_unit(end)
+    lines = groups(curves, line)
+    for own, place in zip(lines, _end_places(axes, end / unit, len(lines)), strict=True):
         variant, label = own["variant"][0], own[line][0]
         wide = own.pivot("run", index="frames", values="return").drop_nulls()
-        seeds = wide.drop("frames").to_numpy()
+        x, seeds = wide["frames"].to_numpy() / unit, wide.drop("frames").to_numpy()
         look = style.look(variant).line | (changes or {}).get(label, {})
-        x = wide["frames"].to_numpy() / unit
-        _draw_line(axes, x, seeds.mean(axis=1), seeds, label=style.plain(label), **look)
-    axes.set_xlim(left=0)
+        if len(lines) <= _FEW_LINES and seeds.shape[1] >= FEWEST_SEEDS:
+            ends = seeds.min(axis=1), seeds.max(axis=1)
+            axes.fill_between(x, *ends, color=look["color"], alpha=0.15, lw=0)
+        _draw_line(axes, x, seeds.mean(axis=1), label=style.plain(label), **look)
+        finals = runs.filter(pl.col(line) == label)["score"].drop_nulls()
+        hollow = look.get("mfc") == "white"
+        style.draw_seeds(axes, place, finals.to_list(), variant, hollow=hollow)
     axes.set_xlabel(name)
     style.show_zero(axes)
 
 
 def _compare(
+    name: str,
     records: Records,
     runs: pl.DataFrame,
-    title: str,
     line: str = "variant",
     changes: Mapping[str, dict[str, Any]] | None = None,
     keys: Sequence[Line2D] = (),
@@ -187,14 +184,13 @@ def _compare(
         axes.set_title(style.plain(panel))
 
     figure = style.draw_panels(
+        name,
         [row for section in sections for row in style.in_rows(section, _COLUMNS)],
         draw,
         1.75,
         ylabels=["return"],
         options=options,
-        title=title,
         keys=keys or style.keys(distinct(runs, "variant")),
-        notes=[_HOW_TO_READ],
     )
     table = summarise(runs, *dict.fromkeys(["variant", line, "game"]))
     caption = f"Highest final mean. {' '.join(_winners(runs, line))}"
@@ -232,12 +228,11 @@ def _granularity_runs(records: Records) -> pl.DataFrame:
     return of_variants(runs, [name for own in chosen if len(own) > 1 for name in own])
 
 
-@style.styled
 def learning_curves(records: Records) -> Plot | None:
     """Plots a panel of learning curves for each explore mode and game (figure 10)."""
     panel = pl.concat_str("mode", "game", separator="  ")
     runs = _granularity_runs(records).with_columns(section="mode", panel=panel)
-    return _compare(records, runs, "Return of the greedy policy, by granularity")
+    return _compare("learning-curves", records, runs)
 
 
 def final_scores(
@@ -247,10 +242,7 @@ def final_scores(
     return {game: runs.filter(game=game)["score"].to_numpy() for game in games}
 
 
-@style.styled
-def aggregate(
-    records: Records, bands: Literal["min-max", "bootstrap"] = "min-max"
-) -> Plot | None:
+def aggregate(records: Records) -> Plot | None:
     """Plots mean and median over games, a panel for each explore mode (figure 3).
 
     Modes are panels of their own, so each has the games that all its lines have: an average
@@ -260,9 +252,6 @@ def aggregate(
     every = _granularity_runs(records)
     variants = pl.col("variant").n_unique()
     runs = every.filter(variants.over("mode", "game") == variants.over("mode"))
-    if bands == "bootstrap":  # modes with too few seeds have no intervals
-        fewest = pl.len().over("variant", "game").min().over("mode")
-        runs = runs.filter(fewest >= FEWEST_SEEDS)
     if runs.is_empty():
         return None
     games = {own["mode"][0]: distinct(own, "game") for own in groups(runs, "mode")}
@@ -281,49 +270,42 @@ def aggregate(
 
     def draw(axes: Axes, panel: tuple[str, str]) -> None:
         mode, name = panel
-        function = functions[name]
-        curves = _bin_curves(records, runs.filter(mode=mode))
-        for line in groups(curves, "variant"):
+        function, shown = functions[name], runs.filter(mode=mode).sort("seed")
+        lines = groups(_bin_curves(records, runs.filter(mode=mode)), "variant")
+        for line, place in zip(lines, _end_places(axes, 100, len(lines)), strict=True):
             variant = line["variant"][0]
-            own = runs.filter(variant=variant).sort("seed")
+            own = shown.filter(variant=variant)
             wide = line.pivot("run", index="share", values="return").drop_nulls()
             returns = {
                 game: wide.select(map(str, own.filter(game=game)["run"])).to_numpy()
                 for game in games[mode]
             }
-            strata = scale.apply_all(returns)
-            fewest = min(scores.shape[1] for scores in strata)
-            seeds = [function([scores[:, [k]] for scores in strata]) for k in range(fewest)]
-            ends = None
-            if bands == "bootstrap":
-                rng = np.random.default_rng(0)
-                ends = band(rng, function, strata, resamples=_RESAMPLES)
-            x, mean = 100 * wide["share"].to_numpy(), np.asarray(function(strata))
             look = style.look(variant).line
-            _draw_line(axes, x, mean, np.stack(seeds, 1), ends, label=variant, **look)
-            final = function(scale.apply_all(final_scores(own, games[mode])))
-            row = {"variant": variant, "statistic": name, "score": float(final)}
-            rows.append({**row, "games": len(games[mode]), "seeds": fewest})
-        axes.set_xlim(0, 102)
+            mean = np.asarray(function(scale.apply_all(returns)))
+            _draw_line(axes, 100 * wide["share"].to_numpy(), mean, label=variant, **look)
+            finals = scale.apply_all(final_scores(own, games[mode]))
+            score = bootstrap(np.random.default_rng(0), function, finals)
+            number = min(map(len, finals))
+            seeds = [float(function([one[[k]] for one in finals])) for k in range(number)]
+            style.draw_seeds(axes, place, seeds, variant, middle=score.value)
+            row = {"variant": variant, "statistic": name, "score": score.value}
+            row |= {"95% from": score.low, "95% to": score.high}
+            rows.append({**row, "games": len(games[mode]), "seeds": number})
         axes.set_xlabel("% of the budget")
         axes.set_title(f"{mode}  {name}" if len(games[mode]) > 1 else f"{mode}")
         style.show_zero(axes)
 
     widest = max(sum(mode == one for one, _ in panels) for mode in games)
     figure = style.draw_panels(
+        "aggregate",
         style.in_rows(panels, _COLUMNS - _COLUMNS % widest),  # modes stay together
         draw,
         2.5,
         ylabels=["\n".join(wrap(scale.label, 32))],
-        title=f"{listed({name: 0 for _, name in panels}).capitalize()} over games",
         keys=style.keys(distinct(runs, "variant")),
-        notes=[
-            _BANDS[bands],
-            *([_CAPPED] if scale.kind == "human" else []),
-            *_game_notes(every, games),
-        ],
+        notes=[*([_CAPPED] if scale.kind == "human" else []), *_game_notes(every, games)],
     )
-    table = pl.DataFrame(rows)
+    table = pl.DataFrame(rows).fill_nan(None)  # few seeds have no interval
     sentences = []
     for mode, own in games.items():
         ranked = table.filter(pl.col("variant").str.starts_with(mode), statistic="mean")
@@ -351,7 +333,6 @@ def _game_notes(runs: pl.DataFrame, games: Mapping[str, list[str]]) -> list[str]
 # Curves that compare one choice
 
 
-@style.styled
 def informed_triggers(records: Records) -> Plot | None:
     """Plots the informed triggers of one variant against each other (figure 8)."""
     runs = evaluated_runs(records)
@@ -362,10 +343,9 @@ def informed_triggers(records: Records) -> Plot | None:
     runs = runs.with_columns(section=section)
     runs = runs.with_columns(panel=pl.concat_str("section", "game", separator="\n"))
     runs = runs.filter(pl.col("variant").n_unique().over("panel") > 1)
-    return _compare(records, runs, "Three signals to switch by")
+    return _compare("informed-triggers", records, runs)
 
 
-@style.styled
 def off_policy(records: Records) -> Plot | None:
     """Plots runs with and without trace cutting that share everything else (figure 15)."""
     runs = records.runs.drop_nulls("score").with_columns(
@@ -379,10 +359,9 @@ def off_policy(records: Records) -> Plot | None:
     looks: dict[str, dict[str, Any]] = {_CUT: {}, _UNCUT: {"ls": "--", "mfc": "white"}}
     plain = {"color": style.INK, "marker": "o", "ms": 4}
     keys = [Line2D([], [], label=name, **plain | own) for name, own in looks.items()]
-    return _compare(records, runs, "Off-policy correction", "correction", looks, keys)
+    return _compare("off-policy", records, runs, "correction", looks, keys)
 
 
-@style.styled
 def explore_modes(records: Records) -> Plot | None:
     """Plots the same settings with different explore modes, game by game (figure 16)."""
     runs = evaluated_runs(records).with_columns(
@@ -398,5 +377,4 @@ def explore_modes(records: Records) -> Plot | None:
     ]
     runs = pl.concat(ordered) if ordered else runs.clear()
     # Modes on one game are compared by eye, so their axes are the same.
-    title = "The same settings with different explore modes"
-    return _compare(records, runs, title, sharey="row")
+    return _compare("explore-modes", records, runs, sharey="row")

@@ -7,10 +7,8 @@ in `Records.left_out`. Nothing here needs JAX.
 """
 
 import json
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -451,15 +449,6 @@ def exploit_periods(traces: pl.DataFrame) -> pl.DataFrame:
 # What captions, notes and the report say
 
 
-def texts(kind: str) -> dict[str, dict[str, str]]:
-    """Returns the prose of the figures or of the claims, by name (assets/texts.toml)."""
-    content = (files("sidequest.figures") / "assets" / "texts.toml").read_text("utf-8")
-    return {
-        name: {key: " ".join(text.split()) for key, text in entry.items()}
-        for name, entry in tomllib.loads(content)[kind].items()
-    }
-
-
 def share_done(run: Mapping[str, Any]) -> float:
     """Returns the share of its budget that a run, a row of `runs`, has behind it."""
     return min(1.0, (run["frames_done"] or 0) / run["frames"]) if run["frames"] else 0.0
@@ -470,6 +459,12 @@ def some(names: Sequence[str], most: int = 3) -> str:
     shown = ", ".join(names[:most])
     rest = len(names) - most
     return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def at_most(names: Sequence[str], most: int) -> tuple[Sequence[str], list[str]]:
+    """Returns the names that fit into a figure, and a note that says which do not."""
+    rest = names[most:]
+    return names[:most], [f"Not drawn: {some(rest, 8)}."] if rest else []
 
 
 def listed(names: Iterable[str]) -> str:

@@ -37,10 +37,6 @@ _SETTINGS = (  # of figure 12
     *("intra(10,informed,0.01,G)", "intra(10,informed,0.001,G)"),
 )
 _SHOWN_IN_A_ROW = 5  # episodes of a strip of figure 1
-_HOW_TO_READ = (
-    f"Rows: up to {_EPISODES} recorded episodes, drawn at random, in order of training; at "
-    f"most their first {_LONGEST:,} steps. High magenta bars explore."
-)
 
 
 def _traced_runs(records: Records) -> pl.DataFrame:
@@ -117,7 +113,6 @@ def _make_strip(episodes: Sequence[str]) -> Strip:
     return Strip(modes, first)
 
 
-@style.styled
 def blind_and_informed(records: Records) -> Plot | None:
     """Draws, for each game, both kinds of episodes and both learning curves (figure 5)."""
     runs = _traced_runs(records)
@@ -133,27 +128,29 @@ def blind_and_informed(records: Records) -> Plot | None:
     runs = pl.concat(parts)
     cells = groups(runs, "game", "variant")
     table = pl.DataFrame([_describe_episodes(records, own) for own in cells])
-    figure = style.compose(
-        2.2 * len(parts),
-        title="When agents explored: blind against informed triggers",
-        keys=style.keys(distinct(runs, "variant")),
-        notes=[_HOW_TO_READ],
-    )
-    grid = figure.subplots(len(parts), 3, squeeze=False, width_ratios=[1.15, 1.15, 1])
-    uneven = []
-    for row, own in zip(grid, parts, strict=True):
-        described = table.filter(game=own["game"][0])
-        uneven.append(described["unevenness"].to_list())
-        for axes, cell in zip(row, described.to_dicts(), strict=False):
-            _draw_episodes(axes, _pick(records, own.filter(variant=cell["variant"])))
-            title = style.plain(f"{cell['variant']}\n") + f"$p_X$ = {cell['p_X']:.2f}"
+
+    def draw(axes: Axes, own: pl.DataFrame) -> None:
+        game, variant = own["game"][0], own["variant"][0]
+        if own["variant"].n_unique() > 1:
+            draw_curves(axes, records, own)
+            axes.set_title("return", fontsize=style.SMALL)
+        else:
+            share = table.filter(game=game, variant=variant)["p_X"][0]
+            _draw_episodes(axes, _pick(records, own))
+            title = style.plain(f"{variant}\n") + f"$p_X$ = {share:.2f}"
             axes.set_title(title, fontsize=style.SMALL)
-        row[0].set_ylabel(style.plain(own["game"][0]), fontsize=style.MEDIUM)
-        draw_curves(row[2], records, own)
-        row[2].set_title("return", fontsize=style.SMALL)
-    both = [
-        (blind, informed) for blind, informed in uneven if None not in (blind, informed)
-    ]
+
+    figure = style.draw_panels(
+        "episodes",
+        [[*groups(own, "variant"), own] for own in parts],
+        draw,
+        2.2,
+        ylabels=[style.plain(own["game"][0]) for own in parts],
+        options={"width_ratios": [1.15, 1.15, 1]},
+        keys=style.keys(distinct(runs, "variant")),
+    )
+    uneven = [own["unevenness"].to_list() for own in groups(table, "game")]
+    both = [one for one in uneven if None not in one]
     more = sum(informed > blind for blind, informed in both)
     caption = (
         f"Informed explore periods are less evenly spaced than blind ones on {more} of "
@@ -180,7 +177,6 @@ def _describe_episodes(records: Records, runs: pl.DataFrame) -> dict:
     }
 
 
-@style.styled
 def all_episodes(records: Records) -> Plot | None:
     """Draws blind and informed episodes at two rates, a row for each game (figure 12).
 
@@ -212,13 +208,8 @@ def all_episodes(records: Records) -> Plot | None:
         if game != games[-1]:
             axes.set_xlabel("")
 
-    figure = style.draw_panels(
-        [[(game, setting) for setting in columns] for game in games],
-        draw,
-        1.45,
-        title="When agents explored: blind and informed triggers at two rates",
-        notes=[_HOW_TO_READ],
-    )
+    panels = [[(game, setting) for setting in columns] for game in games]
+    figure = style.draw_panels("episodes-all", panels, draw, 1.45)
     episodes = of_runs(records.traces, runs, "variant", "game")
     cells = episodes.group_by("variant", "game", maintain_order=True)
     table = cells.agg(p_X=_share(), episodes=pl.len())

@@ -1,15 +1,14 @@
 """All figures of a study, in the order in which the report shows them."""
 
 from collections.abc import Callable, Collection, Iterator
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
 
 from sidequest.figures import curves, episodes, space, switching, uncertainty
-from sidequest.figures.data import Plot, Records, texts
-from sidequest.figures.style import SUFFIXES, save
+from sidequest.figures.data import Plot, Records
+from sidequest.figures.style import SUFFIXES, save, styled, texts
 
 
 class Entry(NamedTuple):
@@ -24,6 +23,8 @@ class Entry(NamedTuple):
     look_for: str
     needs: str
     """What records must hold, for there to be something to draw."""
+    notes: str = ""
+    """How to read the picture; below it."""
 
 
 class Drawn(NamedTuple):
@@ -78,9 +79,10 @@ _DRAW: dict[str, Callable[[Records], Plot | None]] = {
     "off-policy": curves.off_policy,
     "explore-modes": curves.explore_modes,
     "scores": uncertainty.scores,
-    "aggregate-bootstrap": partial(curves.aggregate, bands="bootstrap"),
     "iqm": uncertainty.interquartile_means,
     "improvement": uncertainty.improvement,
     "switching-rates": switching.switching_rates,
 }
-GALLERY = tuple(Entry(name, _DRAW[name], **text) for name, text in texts("figures").items())
+GALLERY = tuple(
+    Entry(name, styled(_DRAW[name]), **text) for name, text in texts("figures").items()
+)

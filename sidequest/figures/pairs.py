@@ -11,9 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from sidequest.figures.data import read_variant
-from sidequest.switching.variants import Amount, Variant
-
-MODES = ("XU", "XI", "XS", "Xγ")
+from sidequest.switching.variants import MODES, Amount, Variant
 
 # What stands for a granularity in the paper. If a study has no such variant, its first one
 # of that granularity stands in.

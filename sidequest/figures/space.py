@@ -21,11 +21,6 @@ _SETTINGS = (
 )
 _MOST_SETTINGS = 8
 _TICKS = (0, 0.01, 0.1, 0.3, 0.6, 1)  # of p_X
-_HOW_TO_READ = (
-    "Square: mean over the first 10% of training; cross: over the last 10%. Below, final "
-    "scores: mean of the seeds and a bar from the worst to the best; fewer than three "
-    "seeds are dots. Hollow: most seeds are no better than random play."
-)
 
 
 def explore_space(records: Records) -> Plot | None:
@@ -47,16 +42,15 @@ def explore_space(records: Records) -> Plot | None:
         shown.sort(key=lambda name: not variants[name].bandits())
         settings = [*dict.fromkeys(name.partition("-")[2] for name in shown)]
     settings = settings[:_MOST_SETTINGS]
-    return _plot(runs.filter(pl.col("setting").is_in(settings)))
+    return _plot("explore-space", runs.filter(pl.col("setting").is_in(settings)))
 
 
 def explore_space_all(records: Records) -> Plot | None:
     """Plots all games and all variants (figure 11)."""
-    return _plot(records.runs.filter("usual"))
+    return _plot("explore-space-all", records.runs.filter("usual"))
 
 
-@style.styled
-def _plot(runs: pl.DataFrame) -> Plot | None:
+def _plot(name: str, runs: pl.DataFrame) -> Plot | None:
     runs = runs.drop_nulls("mode")
     points = _points(runs)
     if points.is_empty():
@@ -78,14 +72,14 @@ def _plot(runs: pl.DataFrame) -> Plot | None:
 
     kinds = ("plane", "scores")
     figure = style.draw_panels(
+        name,
         [[(kind, one.to_dicts()) for one in row] for row in rows for kind in kinds],
         draw,
         1.65,
         ylabels=["$p_X$ (square-root scale)", "final score"],
         options={"height_ratios": [2.1, 1.2] * len(rows)},
-        title="How much, and in what portions, agents explored, and what they scored",
         keys=style.keys(distinct(points, "setting"), marker="s"),
-        notes=[_HOW_TO_READ, *_silent_note(points, runs)],
+        notes=_silent_note(points, runs),
     )
     figure.draw_without_rendering()  # letters are placed in the final layout
     for axes, panel in planes:

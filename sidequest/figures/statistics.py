@@ -15,7 +15,7 @@ The last two rank the runs of one study and say nothing across studies.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from math import ceil, sqrt
+from math import ceil, nan, sqrt
 from statistics import NormalDist
 from typing import NamedTuple, TypeAlias
 
@@ -31,7 +31,6 @@ Batch: TypeAlias = Float[np.ndarray, "..."] | np.floating
 """A statistic of each element of a batch."""
 
 FEWEST_SEEDS = 3  # of every game, for an interval: two say next to nothing about a third
-_RESAMPLES = 2_000
 _TAILS = (0.025, 0.975)  # of a 95% interval
 _RARE = NormalDist().inv_cdf(0.99)  # standard deviations that random play rarely exceeds
 _WAY = 0.05  # from random play to the highest return, that counts as having learned
@@ -95,41 +94,26 @@ def improvement(better: Strata, worse: Strata) -> Batch:
 
 
 def resample(rng: np.random.Generator, strata: Strata, times: int) -> Strata:
-    """Draws each game's seeds with replacement: axes [*batch, N] -> [*batch, times, N].
-
-    Leading axes, such as points in time, share the draw: a seed keeps its whole curve.
-    """
-    drawn = []
-    for scores in strata:
-        seeds = scores.shape[-1]
-        drawn.append(scores[..., rng.integers(seeds, size=(times, seeds))])
-    return drawn
-
-
-def band(
-    rng: np.random.Generator,
-    statistic: Callable[..., Batch],
-    *strata: Strata,
-    resamples: int = _RESAMPLES,
-) -> tuple[Batch, Batch]:
-    """Returns the ends of the 95% interval of a statistic of variants' strata.
-
-    With fewer than `FEWEST_SEEDS` seeds in any game there is none: the ends are NaN.
-    """
-    if any(scores.shape[-1] < FEWEST_SEEDS for one in strata for scores in one):
-        nothing = np.full(np.shape(statistic(*strata)), np.nan)
-        return nothing, nothing
-    drawn = statistic(*(resample(rng, one, resamples) for one in strata))
-    low, high = np.quantile(drawn, _TAILS, axis=-1)
-    return low, high
+    """Draws each game's seeds with replacement: axes [N] -> [times, N]."""
+    return [own[rng.integers(len(own), size=(times, len(own)))] for own in strata]
 
 
 def bootstrap(
-    rng: np.random.Generator, statistic: Callable[..., Batch], *strata: Strata
+    rng: np.random.Generator,
+    statistic: Callable[..., Batch],
+    *strata: Strata,
+    resamples: int = 2_000,
 ) -> Interval:
-    """Returns a statistic with its stratified bootstrap interval (`band`)."""
-    low, high = band(rng, statistic, *strata)
-    return Interval(float(low), float(statistic(*strata)), float(high))
+    """Returns a statistic of variants' strata with its 95% stratified bootstrap interval.
+
+    With fewer than `FEWEST_SEEDS` seeds in any game there is none: the ends are NaN.
+    """
+    value = float(statistic(*strata))
+    if any(len(scores) < FEWEST_SEEDS for one in strata for scores in one):
+        return Interval(nan, value, nan)
+    drawn = statistic(*(resample(rng, one, resamples) for one in strata))
+    low, high = np.quantile(drawn, _TAILS)
+    return Interval(float(low), value, float(high))
 
 
 def seeds_needed(comparisons: int, chance: float = 0.65, power: float = 0.8) -> int:

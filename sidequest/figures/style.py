@@ -11,6 +11,7 @@ import textwrap
 import tomllib
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -44,6 +45,16 @@ _ASSETS = files("sidequest.figures") / "assets"
 _STYLE = str(_ASSETS / "sidequest.mplstyle")
 styled = matplotlib.rc_context(fname=_STYLE)
 """Decorates a function that draws: small letters, thin axes, no frame on top and right."""
+
+
+@cache
+def texts(kind: str) -> dict[str, dict[str, str]]:
+    """Returns the prose of the figures or of the claims, by name (assets/texts.toml)."""
+    content = tomllib.loads((_ASSETS / "texts.toml").read_text("utf-8"))
+    return {
+        name: {key: " ".join(text.split()) for key, text in entry.items()}
+        for name, entry in content[kind].items()
+    }
 
 
 class Look(NamedTuple):
@@ -93,50 +104,37 @@ def new_figure(width: float, height: float, dpi: int = 200) -> Figure:
 
 
 def compose(
-    height: float,
-    *,
-    title: str = "",
-    keys: Sequence[Artist] = (),
-    notes: Sequence[str] = (),
-    width: float = WIDTH,
+    name: str, height: float, *, keys: Sequence[Artist] = (), notes: Sequence[str] = ()
 ) -> Figure:
     """Returns a figure with room for panels; title above, legend and notes below.
 
-    Notes are small and grey: what is missing, and how to read what is there.
+    Args:
+        name: The name of the figure, whose texts are in assets/texts.toml.
+        notes: What there is to say besides the figure's own notes.
     """
-    letters = int(width * 72 / (0.5 * SMALL)) - 4
-    lines = [
-        line
-        for note in notes
-        for line in textwrap.wrap(plain(note), letters, break_on_hyphens=False)
-    ]
+    text = texts("figures")[name]
+    notes = [note for note in (text.get("notes"), *notes) if note]
+    letters = int(WIDTH * 72 / (0.5 * SMALL)) - 4
+    fit = partial(textwrap.wrap, width=letters, break_on_hyphens=False)
+    lines = [line for note in notes for line in fit(plain(note))]
     longest = max((len(str(key.get_label())) for key in keys), default=1)
-    columns = max(1, min(len(keys), int(width / (0.45 + 0.054 * longest))))
+    columns = max(1, min(len(keys), int(WIDTH / (0.45 + 0.054 * longest))))
     rows = -(-len(keys) // columns)
     note_height = 0.125 * len(lines) + 0.06 * bool(lines)
     key_height = 0.155 * rows + 0.1 * bool(rows)
-    above = 0.3 if title else 0.04
-    tall = above + height + key_height + note_height
-    figure = new_figure(width, tall)
+    tall = 0.3 + height + key_height + note_height
+    figure = new_figure(WIDTH, tall)
     bottom = (key_height + note_height) / tall
-    rectangle = (0.006, bottom, 0.988, 1.0 - bottom - above / tall)
+    rectangle = (0.006, bottom, 0.988, 1.0 - bottom - 0.3 / tall)
     figure.set_layout_engine("constrained", rect=rectangle)
-    if title:
-        place = {"x": 0.01, "y": 1 - 0.07 / tall, "va": "top", "weight": "bold"}
-        figure.text(s=plain(title), size=LARGE, color=INK, **place)
-    if lines:
-        place = {"x": 0.01, "y": 0.03 / tall, "va": "bottom", "linespacing": 1.25}
-        figure.text(s="\n".join(lines), size=SMALL - 0.5, color=NOTE, **place)
+    place = {"y": 1 - 0.07 / tall, "va": "top", "weight": "bold"}
+    figure.text(0.01, s=plain(text["title"]), size=LARGE, color=INK, **place)
+    place = {"y": 0.03 / tall, "va": "bottom", "linespacing": 1.25}
+    figure.text(0.01, s="\n".join(lines), size=SMALL - 0.5, color=NOTE, **place)
     if keys:
-        figure.legend(
-            handles=list(keys),
-            loc="lower center",
-            bbox_to_anchor=(0.5, note_height / tall),
-            ncols=columns,
-            borderaxespad=0.2,
-            handlelength=2.2,
-            columnspacing=1.5,
-        )
+        look: Any = {"borderaxespad": 0.2, "handlelength": 2.2, "columnspacing": 1.5}
+        look |= {"loc": "lower center", "bbox_to_anchor": (0.5, note_height / tall)}
+        figure.legend(handles=list(keys), ncols=columns, **look)
     return figure
 
 
@@ -148,13 +146,14 @@ def in_rows(items: Sequence[Item], columns: int) -> list[Sequence[Item]]:
 
 
 def draw_panels(
+    name: str,
     rows: Sequence[Sequence[Item]],
     draw: Callable[[Axes, Item], None],
     height: float,
     *,
     ylabels: Sequence[str] = ("",),
     options: Mapping[str, Any] | None = None,
-    **texts: Any,
+    **more: Any,
 ) -> Figure:
     """Returns a figure with a panel for each item of each row, `height` inches each.
 
@@ -162,9 +161,9 @@ def draw_panels(
         draw: Draws an item's panel, with its title.
         ylabels: Stand left of the rows, in turn.
         options: For `Figure.subplots`.
-        texts: Title, keys and notes, as `compose` takes them.
+        more: Keys and notes, as `compose` takes them.
     """
-    figure = compose(height * len(rows), **texts)
+    figure = compose(name, height * len(rows), **more)
     columns = max(map(len, rows))
     grid = figure.subplots(len(rows), columns, squeeze=False, **options or {})
     for cells, row, ylabel in zip(grid, rows, itertools.cycle(ylabels), strict=False):
@@ -227,6 +226,7 @@ def draw_seeds(
     scores: Sequence[float],
     name: str,
     *,
+    middle: float | None = None,
     across: bool = False,
     hollow: bool = False,
 ) -> None:
@@ -235,6 +235,7 @@ def draw_seeds(
     Too few seeds for a bar are dots instead.
 
     Args:
+        middle: What to draw instead of the mean.
         across: Whether values lie on the x-axis.
         hollow: Whether the mean's marker is: the agent did not learn.
     """
@@ -248,7 +249,8 @@ def draw_seeds(
         draw([min(scores), max(scores)], "-", lw=2.2, alpha=0.55, solid_capstyle="butt")
     elif len(scores) > 1:
         draw(scores, "o", ms=2, mew=0)
-    draw([sum(scores) / len(scores)], marker, ms=4.5, mfc="white" if hollow else colour)
+    mean = sum(scores) / len(scores) if middle is None else middle
+    draw([mean], marker, ms=4.5, mfc="white" if hollow else colour)
 
 
 def write_letters(

@@ -15,6 +15,7 @@ from sidequest.figures.curves import draw_curves, of_variants
 from sidequest.figures.data import (
     Plot,
     Records,
+    at_most,
     count,
     distinct,
     groups,
@@ -45,7 +46,6 @@ def _has_rate(variant: Variant) -> bool:
 # The starting mode
 
 
-@style.styled
 def starting_modes(records: Records) -> Plot | None:
     """Plots a panel for each pair of variants, and both of them for each game (figure 6).
 
@@ -67,20 +67,16 @@ def starting_modes(records: Records) -> Plot | None:
     runs = runs.filter(pl.col("best") > 0)
     if runs.is_empty():
         return None
-    panels = groups(runs, "pair")
-    notes = [
-        "1 is the best seed of the two. Bars: worst to best; fewer than three seeds: dots."
-    ]
+    shown, notes = at_most(distinct(runs, "pair"), _MOST_STARTS)
     if without:
         notes.append(f"No share to show, as no score is above 0: {some(without)}.")
-    if more := len(panels[_MOST_STARTS:]):
-        notes.append(f"{count(more, 'more pair')} not drawn.")
+    panels = [runs.filter(pair=pair) for pair in shown]
     figure = style.draw_panels(
-        style.in_rows(panels[:_MOST_STARTS], 2),
+        "starting-mode",
+        style.in_rows(panels, 2),
         _draw_starts,
         2.2,
         ylabels=["share of the best seed"],
-        title="The starting mode",
         keys=style.keys(distinct(runs, "variant")),
         notes=notes,
     )
@@ -136,14 +132,15 @@ def counter_vs_coin(records: Records) -> Plot | None:
     parts = _counters_and_coins(records)
     games = [own["game"][0] for own in parts]
     game = _EXAMPLE if _EXAMPLE in games else next(iter(games), None)
-    return _plot_clouds(records, [own for own in parts if own["game"][0] == game])
+    chosen = [own for own in parts if own["game"][0] == game]
+    return _plot_clouds("count-and-coin", records, chosen)
 
 
 def counter_vs_coin_all(records: Records) -> Plot | None:
     """Plots the same on all games, if there are several (figure 13)."""
     parts = _counters_and_coins(records)
     several = len({own["game"][0] for own in parts}) > 1
-    return _plot_clouds(records, parts if several else [])
+    return _plot_clouds("count-and-coin-all", records, parts if several else [])
 
 
 def _counters_and_coins(records: Records) -> list[pl.DataFrame]:
@@ -156,53 +153,54 @@ def _counters_and_coins(records: Records) -> list[pl.DataFrame]:
     return sorted(parts, key=lambda own: own["mode"][0], reverse=True)
 
 
-@style.styled
-def _plot_clouds(records: Records, parts: Sequence[pl.DataFrame]) -> Plot | None:
+def _plot_clouds(name: str, records: Records, parts: list[pl.DataFrame]) -> Plot | None:
     """Plots a row for each part: both clouds, and both learning curves."""
     if not parts:
         return None
     runs, cell = pl.concat(parts), ["variant", "game"]
-    episodes = of_runs(records.episodes, runs, *cell, "budget").drop_nulls("p_X")
+    episodes = of_runs(records.episodes, runs, *cell, "mode", "budget").drop_nulls("p_X")
     episodes = episodes.with_columns(explored=pl.col("rmed_X").fill_null(0) > 0)
     spread = pl.col("p_X").std(ddof=0).alias("spread of p_X")
     silent = (~pl.col("explored")).sum().alias("never explored")
     table = runs.select(cell).unique(maintain_order=True)
     measures = episodes.group_by(cell).agg(pl.len().alias("episodes"), silent, spread)
     table = table.join(measures, on=cell, maintain_order="left")
-    figure = style.compose(
-        1.6 * len(parts) + 0.3,
-        title="Blind switching by step count and by coin",
+    episodes, clouds = episodes.filter("explored"), []
+
+    def draw(axes: Axes, own: pl.DataFrame) -> None:
+        mode, game, variant = own.select("mode", "game", "variant").row(0)
+        if own["variant"].n_unique() > 1:
+            draw_curves(axes, records, own)
+            axes.set_ylabel("return")
+            return
+        both = episodes.filter(mode=mode, game=game)
+        clouds.append(_draw_cloud(axes, both.filter(variant=variant)))
+        if len(both):  # the two clouds can be compared only on the same axes
+            rmed = both["rmed_X"].to_numpy()
+            axes.set_xlim(rmed.min() / 1.5, max(1.0, rmed.max()) * 1.5)
+        said = table.filter(variant=variant, game=game).row(0, named=True)
+        never = f"; {said['never explored']:,} of {said['episodes']:,} never explored"
+        title = f"spread of $p_X$ {said['spread of p_X']:.2f}"
+        title += never if said["never explored"] else ""
+        title = style.plain(f"{game}  {variant}\n") + title
+        axes.set_title(title, fontsize=style.SMALL - 0.5)
+
+    figure = style.draw_panels(
+        name,
+        [[*groups(own, "variant"), own] for own in parts],
+        draw,
+        1.6 + 0.3 / len(parts),
+        ylabels=["$p_X$"],
         keys=style.keys(distinct(runs, "variant")),
-        notes=[
-            f"Each point is a training episode, at most {_MOST_POINTS:,} drawn at random; "
-            "light points are late in training."
-        ],
     )
-    grid = figure.subplots(len(parts), 3, squeeze=False)
-    points, wider = None, 0
-    for cells, own in zip(grid, parts, strict=True):
-        game, names = own["game"][0], distinct(own, "variant")
-        clouds = episodes.filter("explored", pl.col("variant").is_in(names), game=game)
-        both = [table.filter(variant=name, game=game).row(0, named=True) for name in names]
-        wider += both[1]["spread of p_X"] > both[0]["spread of p_X"]
-        for axes, one in zip(cells, both, strict=False):
-            points = _draw_cloud(axes, clouds.filter(variant=one["variant"])) or points
-            never = f"; {one['never explored']:,} of {one['episodes']:,} never explored"
-            said = f"spread of $p_X$ {one['spread of p_X']:.2f}"
-            said += never if one["never explored"] else ""
-            title = style.plain(f"{game}  {one['variant']}\n") + said
-            axes.set_title(title, fontsize=style.SMALL - 0.5)
-            if len(clouds):  # the two clouds can be compared only on the same axes
-                rmed = clouds["rmed_X"].to_numpy()
-                axes.set_xlim(rmed.min() / 1.5, max(1.0, rmed.max()) * 1.5)
-        cells[0].set_ylabel("$p_X$")
-        draw_curves(cells[2], records, own)
-        cells[2].set_ylabel("return")
-    if points is not None:
+    if points := next(filter(None, clouds), None):
         place = {"location": "bottom", "aspect": 60, "fraction": 0.03, "pad": 0.02}
-        bar = figure.colorbar(points, ax=grid[:, :2], **place)
+        left = [axes for i, axes in enumerate(figure.axes) if i % 3 < 2]
+        bar = figure.colorbar(points, ax=left, **place)
         bar.set_ticks([0, 1], labels=["start of training", "end"], fontsize=style.SMALL)
         bar.ax.set_xlim(0, 1)
+    spreads = table["spread of p_X"].to_list()
+    wider = sum(np.greater(spreads[1::2], spreads[::2]))
     caption = (
         f"p_X spreads more over episodes with the coin than with the counter in {wider} of "
         f"{count(len(parts), 'comparison')}."
@@ -227,7 +225,6 @@ def _draw_cloud(axes: Axes, episodes: pl.DataFrame) -> PathCollection | None:
 # What bandits preferred
 
 
-@style.styled
 def bandit_arms(records: Records) -> Plot | None:
     """Plots the probability of each bandit arm over training (figure 14).
 
@@ -241,11 +238,10 @@ def bandit_arms(records: Records) -> Plot | None:
     rows = [(name, bandit) for name in variants for bandit in variants[name].bandits()]
     if not rows:
         return None
-    rows, more = rows[:_MOST_BANDITS], len(rows[_MOST_BANDITS:])
+    _, notes = at_most([name for name, _ in rows], _MOST_BANDITS)
+    rows = rows[:_MOST_BANDITS]
     runs = runs.filter(pl.col("variant").is_in([name for name, _ in rows]))
-    games = distinct(runs, "game")
-    left_out = [*([count(more, "bandit")] if more else []), *games[_MOST_GAMES:]]
-    games = games[:_MOST_GAMES]
+    games, rest = at_most(distinct(runs, "game"), _MOST_GAMES)
     lines = _arm_probabilities(records, runs)
     unit, unit_name = style.frame_unit(lines["frames"].to_numpy().max())
 
@@ -263,16 +259,13 @@ def bandit_arms(records: Records) -> Plot | None:
             axes.set_title(header, fontsize=style.SMALL - 0.5, loc="left")
 
     figure = style.draw_panels(
+        "bandit-arms",
         [[(name, bandit, game) for game in games] for name, bandit in rows],
         draw,
         1.5,
         ylabels=["probability"],
         options={"sharey": True, "sharex": "col"},
-        title="What the bandits preferred over training",
-        notes=[
-            "Means over seeds. Dotted: the uniform choice that every bandit begins with.",
-            *([f"Not drawn: {some(left_out, 8)}."] if left_out else []),
-        ],
+        notes=notes + rest,
     )
     for cells in style.in_rows(figure.axes, len(games)):
         _draw_arm_legend(cells)
@@ -340,7 +333,6 @@ def _draw_arm_legend(cells: Sequence[Axes]) -> None:
 # Realised against target rates
 
 
-@style.styled
 def switching_rates(records: Records) -> Plot | None:
     """Plots realised over target switching rates: 1 is the target. A panel for each game.
 
@@ -359,7 +351,7 @@ def switching_rates(records: Records) -> Plot | None:
         return None
     rates = rates.with_columns(ratio=pl.col("made") / pl.col("asked"))
     games, targets = distinct(rates, "game"), rates["target_rate"].to_numpy()
-    rest = games[_MOST_RATES:]
+    shown, rest = at_most(games, _MOST_RATES)
 
     def draw(axes: Axes, game: str) -> None:
         _draw_rates(axes, rates.filter(game=game), names)
@@ -367,18 +359,14 @@ def switching_rates(records: Records) -> Plot | None:
         axes.set_title(style.plain(game))
 
     figure = style.draw_panels(
-        style.in_rows(games[:_MOST_RATES], 3),
+        "switching-rates",
+        style.in_rows(shown, 3),
         draw,
         2.1,
         ylabels=["realised / target"],
         options={"sharey": True},
-        title="Realised switching rate as a multiple of the target",
         keys=style.keys(distinct(rates, "variant"), ls=""),
-        notes=[
-            "One mark for each run and target rate. Band: within 10% of the target. Bars: "
-            "two standard deviations of as many independent switches. Triangles: beyond.",
-            *([f"Not drawn: {', '.join(rest)}."] if rest else []),
-        ],
+        notes=rest,
     )
     table = rates.group_by("variant", "game", "target_rate", maintain_order=True).agg(
         pl.len().alias("seeds"),

@@ -11,25 +11,23 @@ from matplotlib.ticker import MaxNLocator
 
 from sidequest.figures import statistics, style
 from sidequest.figures.curves import evaluated_runs, few_learned, final_scores, summarise
-from sidequest.figures.data import Plot, Records, count, distinct, groups, some
-from sidequest.figures.pairs import MODES, known, modes_in, representatives
+from sidequest.figures.data import Plot, Records, at_most, count, distinct, groups, some
+from sidequest.figures.pairs import known, modes_in, representatives
 from sidequest.figures.statistics import Strata, bootstrap, choose_scale, iqm_of_runs
+from sidequest.switching.variants import MODES
 
 _ROW = 0.175  # inches, of a variant's line
 _MOST_GAMES = 7
-_BARS = "Bars: 95% stratified bootstrap over seeds, where each game has three or more."
 
 
 class _Scores(NamedTuple):
     """Normalised final scores of the variants that have every game."""
 
-    games: list[str]
     scale: str
     strata: Mapping[str, Strata]
-    runs: pl.DataFrame
-    """The runs of these variants and games."""
-    left_out: list[str]
-    """Sentences about variants and games that are left out."""
+    games: list[str]
+    notes: list[str]
+    """Sentences about the games, and about what is left out."""
 
 
 def _normalised_scores(records: Records) -> _Scores | None:
@@ -55,13 +53,12 @@ def _normalised_scores(records: Records) -> _Scores | None:
         name: scale.apply_all(final_scores(runs.filter(variant=name), games))
         for name in chosen
     }
-    left_out = []
+    notes = [f"Over {some(games, 7)}."]
     if other := [game for game in distinct(runs, "game") if game not in games]:
-        left_out.append(f"Some variants lack {some(other)}: left out.")
+        notes.append(f"Some variants lack {some(other)}: left out.")
     if lacking := [name for name in has if name not in chosen]:
-        left_out.append(f"Left out, as they lack a game: {some(lacking)}.")
-    shown = runs.filter(pl.col("variant").is_in(chosen), pl.col("game").is_in(games))
-    return _Scores(games, scale.label, strata, shown, left_out)
+        notes.append(f"Left out, as they lack a game: {some(lacking)}.")
+    return _Scores(scale.label, strata, games, notes)
 
 
 def _name_rows(axes: Axes, names: Sequence[str]) -> None:
@@ -85,16 +82,15 @@ def _draw_intervals(axes: Axes, table: pl.DataFrame) -> None:
     _name_rows(axes, table["variant"].to_list())
 
 
-@style.styled
 def scores(records: Records) -> Plot | None:
     """Plots a row for each variant, a panel for each game: seeds' mean and range, raw."""
     runs = evaluated_runs(records)
     if runs.is_empty():
         return None
-    games, variants = distinct(runs, "game"), known(distinct(runs, "variant"))
-    places = {name: MODES.index(variants[name].mode) for name in variants}
-    names = sorted(distinct(runs, "variant"), key=lambda name: places.get(name, len(MODES)))
-    rest = games[_MOST_GAMES:]
+    games, order = distinct(runs, "game"), [*MODES, None]
+    names = distinct(runs, "variant")
+    names.sort(key=lambda name: order.index(runs.filter(variant=name)["mode"][0]))
+    shown, rest = at_most(games, _MOST_GAMES)
 
     def draw(axes: Axes, game: str) -> None:
         for y, name in enumerate(names):
@@ -113,17 +109,12 @@ def scores(records: Records) -> Plot | None:
         axes.set_xlabel("return")
 
     figure = style.draw_panels(
-        [games[:_MOST_GAMES]],
+        "scores",
+        [shown],
         draw,
         0.6 + _ROW * len(names),
         options={"sharey": True},
-        title="Final scores of every variant",
-        notes=[
-            "Raw returns over the last 10% of training: mean of the seeds, bar from the "
-            "worst to the best; fewer than three seeds are dots. Hollow: most seeds are no "
-            "better than random play.",
-            *([f"Not drawn: {some(rest, 8)}."] if rest else []),
-        ],
+        notes=rest,
     )
     table = summarise(runs, "variant", "game")
     best = table.filter(pl.col("mean") == pl.max("mean").over("game"))
@@ -136,7 +127,6 @@ def scores(records: Records) -> Plot | None:
     return Plot(figure, caption, table)
 
 
-@style.styled
 def interquartile_means(records: Records) -> Plot | None:
     """Plots the interquartile mean of each variant over all games and seeds, best first."""
     found = _normalised_scores(records)
@@ -148,10 +138,7 @@ def interquartile_means(records: Records) -> Plot | None:
         rows.append({"variant": name, **interval._asdict()})
     table = pl.DataFrame(rows).sort("value", descending=True, maintain_order=True)
     table = table.fill_nan(None)  # with few seeds there is no interval
-    notes = [f"Middle half of all runs of {some(found.games, 7)}.", _BARS]
-    notes += found.left_out
-    height, title = 0.6 + _ROW * len(table), "Interquartile mean"
-    figure = style.compose(height, title=title, notes=notes)
+    figure = style.compose("iqm", 0.6 + _ROW * len(table), notes=found.notes)
     axes = figure.subplots()
     for y, (name, low) in enumerate(table.select("variant", "low").rows()):
         if low is None:
@@ -172,7 +159,6 @@ def interquartile_means(records: Records) -> Plot | None:
     return Plot(figure, caption, table)
 
 
-@style.styled
 def improvement(records: Records) -> Plot | None:
     """Plots how often a run of the paper's intra-episodic variant beats a run of another.
 
@@ -204,17 +190,12 @@ def improvement(records: Records) -> Plot | None:
 
     heights = [0.55 + _ROW * len(own) for own in panels]
     figure = style.draw_panels(
+        "improvement",
         [[own] for own in panels],
         draw,
         sum(heights) / len(heights),
         options={"height_ratios": heights},
-        title="Probability of improvement",
-        notes=[
-            "Share of pairs of runs, one of each, in which the first scores more; ties "
-            f"count half; averaged over {some(found.games, 7)}.",
-            _BARS,
-            *found.left_out,
-        ],
+        notes=found.notes,
     )
     sentences = []
     for own in panels:

@@ -1,7 +1,6 @@
 """Learning curves: figures 3, 8, 10, 15 and 16."""
 
 import numpy as np
-import pytest
 
 from sidequest.figures import style
 from sidequest.figures.curves import (
@@ -36,8 +35,20 @@ def curves_of(folder):
     axes = style.new_figure(3, 3).subplots()
     records = read_records(folder)
     draw_curves(axes, records, records.runs)
-    line = axes.lines[-1]
+    (line,) = [line for line in axes.lines if line_is_mean(line)]
     return axes, dict(zip(line.get_xdata().round(3), line.get_ydata(), strict=True))
+
+
+def final_marks(axes):
+    """The heights of what is drawn right of the dotted line at the end of training."""
+    (end,) = [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == ":"]
+    assert max(axes.get_xticks()) <= end  # right of it there is no time
+    marks = [line for line in axes.lines if min(line.get_xdata()) > end]
+    return [[*line.get_ydata()] for line in marks]
+
+
+def line_is_mean(line) -> bool:
+    return not line.get_label().startswith("_")
 
 
 def test_a_bin_is_the_mean_of_all_its_episodes(tmp_path):
@@ -57,12 +68,12 @@ def test_a_line_is_the_mean_over_seeds_as_far_as_all_go(tmp_path):
     make_run(tmp_path / "a", STEP, 0, {1e6: [1, 3], 2e6: [4], 3e6: [6]}).finish()
     make_run(tmp_path / "b", STEP, 1, {1e6: [6], 2e6: [10]}).close()  # still training
     axes, mean = curves_of(tmp_path)
-    assert axes.lines[-1].get_label() == STEP
-    assert axes.lines[-1].get_color() == style.look(STEP).colour
+    assert labelled(axes, STEP).get_color() == style.look(STEP).colour
     np.testing.assert_allclose([min(mean), max(mean)], [1.05, 2.025])  # ends of bins
     np.testing.assert_allclose([mean[1.05], mean[2.025]], [4.0, 7.0])
     np.testing.assert_allclose(mean[1.5], (2 + 6) / 2 + 3 * (6 / 13), rtol=1e-6)
-    assert not axes.collections and len(axes.lines) == 3  # two seeds: lines, no band
+    assert not axes.collections  # two seeds have no band
+    assert final_marks(axes) == [[6.0, 10.0], [8.0]]  # dots, and their mean
     assert axes.get_xlabel() == "million frames"
 
 
@@ -73,7 +84,7 @@ def test_three_seeds_have_a_band_from_the_worst_to_the_best(tmp_path):
     (band,) = axes.collections
     heights = band.get_paths()[0].vertices
     assert set(heights[heights[:, 0] == 2.0][:, 1]) == {5.0, 10.0}
-    assert len(axes.lines) == 1 and mean[2.0] == 7.0
+    assert mean[2.0] == 7.0 and final_marks(axes) == [[5.0, 10.0], [7.0]]
     assert axes.get_xlabel() == "thousand frames"
 
 
@@ -113,11 +124,9 @@ def test_two_games_have_no_median_of_their_own(plots):
     assert len(last) == 5 and last == sorted(last)  # as the made-up scores are
     best = "XU, 2 games: XU-intra(10,informed,p*,X) is best (0."
     assert best in caption and "XU-experiment-level-X worst (0." in caption
-    assert table.columns == ["variant", "statistic", "score", "games", "seeds"]
-
-
-def line_is_mean(line) -> bool:
-    return line.get_linewidth() > 1
+    assert table.columns == [
+        *("variant", "statistic", "score", "95% from", "95% to", "games", "seeds")
+    ]
 
 
 def test_the_aggregate_by_hand(study_of):
@@ -141,8 +150,7 @@ def test_the_aggregate_by_hand(study_of):
     assert "best run of this study" in panel.get_ylabel().replace("\n", " ")
 
 
-@pytest.mark.parametrize("bands", ["min-max", "bootstrap"])
-def test_bands_span_the_seeds_or_their_bootstrap(study_of, bands):
+def test_final_scores_span_the_seeds_and_the_numbers_have_intervals(study_of):
     """Seeds 0 to 2 score 0, 3 and 9 on one game and 9, 3 and 0 on another, scaled to 1: a
     seed's mean over both is 0.5, 1/3 or 0.5. The bootstrap draws games apart."""
     scores = {"game:a": (0.0, 3.0, 9.0), "game:b": (9.0, 3.0, 0.0)}
@@ -152,14 +160,24 @@ def test_bands_span_the_seeds_or_their_bootstrap(study_of, bands):
         for game, seeds in scores.items()
         for seed, own in enumerate(seeds)
     ]
-    panel = panels_of(aggregate(study_of(*cells), bands).figure)["XU  mean"]
-    ends = panel.collections[0].get_paths()[0].vertices
-    ends = ends[ends[:, 0] == 100][:, 1]
-    if bands == "min-max":
-        np.testing.assert_allclose([ends.min(), ends.max()], [1 / 3, 0.5])
-    else:
-        assert ends.min() < 0.2 and ends.max() > 0.7
-        assert aggregate(study_of(*cells[:4]), bands) is None  # too few seeds
+    figure, _, table = aggregate(study_of(*cells))
+    (panel,) = panels_of(figure).values()
+    assert not panel.collections  # five bands would be mud
+    spans = [[1 / 3, 0.5], [4 / 9]]
+    np.testing.assert_allclose(np.hstack(final_marks(panel)), np.hstack(spans + spans))
+    assert (table["95% from"] < 0.2).all() and (table["95% to"] > 0.7).all()
+    few = aggregate(study_of(*cells[::3])).table
+    assert few["95% from"].is_null().all()
+
+
+def test_many_lines_have_no_bands(study_of):
+    names = [f"XU-{setting}" for setting in SETTINGS[1:5]]
+    for lines, bands in ((3, 3), (4, 0)):
+        cells = [
+            Cell(name, GAMES[0], seed, seed) for name in names[:lines] for seed in (0, 1, 2)
+        ]
+        (panel,) = panels_of(learning_curves(study_of(*cells)).figure).values()
+        assert len(panel.collections) == bands
 
 
 def test_the_median_of_three_games_is_the_middle_one(study_of):
