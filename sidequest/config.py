@@ -85,9 +85,9 @@ class NetworkConfig:
 class ActingConfig:
     """Collecting experience."""
 
-    streams: _Count = 120
-    """Environments: the paper's number of actors."""
-    pull_interval: _Count = 400
+    environments: _Count = 120
+    """Environments side by side: the paper's number of actors."""
+    sync_interval: _Count = 400
     """Steps of an environment between two syncs of the actors' parameters."""
 
 
@@ -255,7 +255,7 @@ SMALL = Config(
         dtype="float32",
         scan_unroll=1,
     ),
-    acting=ActingConfig(streams=16, pull_interval=20),
+    acting=ActingConfig(environments=16, sync_interval=20),
     replay=ReplayConfig(
         capacity=100_000, block_length=20, prefix=10, ratio=4.0, warm_up=5_000
     ),
@@ -287,7 +287,7 @@ SMALL_FRAMES = Config(
         head_units=64,
         scan_unroll=1,
     ),
-    acting=ActingConfig(streams=8, pull_interval=20),
+    acting=ActingConfig(environments=8, sync_interval=20),
     replay=ReplayConfig(capacity=20_000, block_length=20, prefix=10, warm_up=1_000),
     learning=LearningConfig(batch_size=8, target_interval=100),
     novelty=NoveltyConfig(channels=(8, 16), kernels=(8, 4), strides=(4, 2), units=32),
@@ -314,20 +314,40 @@ def change(config: Config, **settings: Any) -> Config:
     known = flatten(config)
     for name, value in settings.items():
         if name not in known:
-            raise ConfigError(unknown("setting", name, known))
+            raise ConfigError(unknown_setting(name))
         component, entry = name.split(".")
         part = replace(getattr(config, component), **{entry: value})
         config = replace(config, **{component: part})
     return config
 
 
+_RENAMED = {
+    "acting.streams": "acting.environments",
+    "acting.pull_interval": "acting.sync_interval",
+}
+
+
+def unknown_setting(name: str) -> str:
+    """Returns the line about a name that is no setting's: what may have been meant."""
+    if name in _RENAMED:
+        return f"no setting {name!r}; it is now called {_RENAMED[name]}"
+    return unknown("setting", name, flatten(PAPER))
+
+
+def rename(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns recorded settings by today's names, whichever version wrote them."""
+    return {_RENAMED.get(name, name): value for name, value in flat.items()}
+
+
 def recorded(settings: Mapping[str, Mapping[str, Any]], game: str) -> dict[str, Any]:
     """Returns `flatten` of the config in a run's `run.json`, whichever version wrote it."""
-    flat = {
-        f"{component}.{name}": value
-        for component, entries in settings.items()
-        for name, value in entries.items()
-    }
+    flat = rename(
+        {
+            f"{component}.{name}": value
+            for component, entries in settings.items()
+            for name, value in entries.items()
+        }
+    )
     if flat:
         # Earlier versions had one setting for both, and before that none.
         for former in ("network.standardised", "learning.centred"):

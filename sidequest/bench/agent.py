@@ -40,8 +40,8 @@ _RIVAL = change(
         "network.core_units": 256,
         "network.post_units": 0,
         "network.head_units": 256,
-        "acting.streams": 1_024,
-        "acting.pull_interval": 20,
+        "acting.environments": 1_024,
+        "acting.sync_interval": 20,
         "replay.block_length": 20,
         "replay.prefix": 40,
         "replay.capacity": 1_000_000,
@@ -67,7 +67,7 @@ def measure(
     agent = build_agent(config, environment.spec, [parse(_VARIANT)])
     rows = {}
     for runs in populations:
-        say(f"members: {runs}, shape: {shape}, game: {game}")
+        say(f"population: {runs}, shape: {shape}, game: {game}")
         row = rows[str(runs)] = _measure_loop(environment, agent, runs)
         say(f"{row['environment_steps_per_second']:,.0f} environment steps/s")
     say("the stages of an iteration, one by one")
@@ -79,8 +79,8 @@ def measure(
         "variant": _VARIANT,
         **rows[str(populations[0])],
         "parameters": count_parameters(learner.network),
-        "members": rows,
-        "split_seconds_per_round": stages,
+        "populations": rows,
+        "split_seconds_per_iteration": stages,
         "switching_share": stages["switching"] / sum(stages.values()),
         "machine": machine(),
     }

@@ -54,7 +54,7 @@ def measure(
         variants: Whether to compare variants too.
     """
     streams = streams or 96 * min(available_cores(), 16)
-    config = change(config, **{"acting.streams": streams, "replay.warm_up": 0})
+    config = change(config, **{"acting.environments": streams, "replay.warm_up": 0})
     groups = choose_groups(streams)
     threads = choose_threads(groups)
     atari_game = atari.make(game)

@@ -18,14 +18,14 @@ def bench(
     /,
     game: Annotated[str | None, option("GAME")] = None,
     shape: Annotated[str | None, option("{small,rival}", "small")] = None,
-    members: Annotated[tuple[int, ...], option("NUMBER …")] = (),
+    population: Annotated[tuple[int, ...], option("NUMBER …")] = (),
     emulators: Annotated[int | None, option("NUMBER")] = None,
     json: Flag = False,
 ) -> None:
     """Measures speed on this machine.
 
     For example:
-      sidequest bench agent --members 1 16
+      sidequest bench agent --population 1 16
       sidequest bench atari --game ms_pacman --emulators 1536
 
     Args:
@@ -34,7 +34,7 @@ def bench(
             them, part by part.
         game: By default minatar:breakout for agent and frostbite for atari.
         shape: agent: the preset small, or the shape of the nearest public JAX R2D2.
-        members: agent: sizes of populations; by default 1, 4 and 16, or 1 for rival.
+        population: agent: runs that train together; by default 1, 4 and 16, or 1 for rival.
         emulators: atari: how many side by side; by default 96 a core, at most 1,536.
         json: Print one JSON object and nothing else.
     """
@@ -50,8 +50,8 @@ def bench(
             raise InvalidRequest(
                 f"{game} has no emulator; measure it with `sidequest bench agent`"
             )
-    if min(members, default=1) < 1:
-        raise InvalidRequest(f"members is {members}; it is numbers of 1 or more")
+    if min(population, default=1) < 1:
+        raise InvalidRequest(f"population is {population}; it is numbers of 1 or more")
     if emulators is not None and emulators < 1:
         raise InvalidRequest(f"emulators is {emulators}; it is 1 or more")
     if what == "switching":
@@ -63,8 +63,8 @@ def bench(
 
         use_all_cores()
         shape = shape or "small"
-        members = members or ((1,) if shape == "rival" else (1, 4, 16))
-        figures = agent.measure(shape, game or "minatar:breakout", members, _say)
+        population = population or ((1,) if shape == "rival" else (1, 4, 16))
+        figures = agent.measure(shape, game or "minatar:breakout", population, _say)
     else:
         from sidequest.bench import atari
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from tyro.conf import DisallowNone, FlagCreatePairsOff, arg
 
-from sidequest.errors import ConfigError, InvalidRequest, unknown
+from sidequest.errors import ConfigError, InvalidRequest
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 MARKERS = (DisallowNone, FlagCreatePairsOff)
@@ -107,7 +107,7 @@ def _read_scaled(text: str, factors: dict[str, int]) -> Decimal:
 
 def read_config(preset: str, settings: tuple[str, ...]) -> Any:
     """Returns a preset with `name=value` settings on top; reports all faults at once."""
-    from sidequest.config import PRESETS, change, check, flatten
+    from sidequest.config import PRESETS, change, check, flatten, unknown_setting
 
     config = PRESETS[preset]
     known = flatten(config)
@@ -115,7 +115,7 @@ def read_config(preset: str, settings: tuple[str, ...]) -> Any:
     for setting in settings:
         name, _, text = setting.partition("=")
         if name not in known:
-            faults.append(unknown("setting", name, known))
+            faults.append(unknown_setting(name))
             continue
         try:
             changes[name] = _read_value(text, known[name])

@@ -182,9 +182,9 @@ def parse_request(
         faults.append(unknown("preset", preset, _PRESETS))
         preset = "small"
     if emulators is not None:
-        if any(setting.startswith("acting.streams=") for setting in set):
-            faults.append("--emulators is the setting acting.streams; give one of them")
-        set = (*set, f"acting.streams={emulators}")
+        if any(setting.startswith("acting.environments=") for setting in set):
+            faults.append("--emulators is the setting acting.environments; give one")
+        set = (*set, f"acting.environments={emulators}")
     fitting = "small-frames" if (preset, kind) == ("small", "frames") else preset
     config = attempt(read_config, fitting, set)
     if frames is None:

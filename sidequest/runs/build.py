@@ -103,16 +103,16 @@ def make_pace(config: Config) -> Pace:
     """Returns the pace: a block adds a sequence per stream, each replayed `ratio` times."""
     acting, replay = config.acting, config.replay
     ratio = Fraction(replay.ratio).limit_denominator(1_000)
-    updates = ratio * acting.streams / config.learning.batch_size
+    updates = ratio * acting.environments / config.learning.batch_size
     return Pace(
         numerator=updates.numerator,
         denominator=updates.denominator,
         # An item is complete with the last of its blocks.
         warm_up=max(
             -(-replay.prefix // replay.block_length) + TRAINED_BLOCKS - 1,
-            -(-replay.warm_up // (acting.streams * replay.block_length)),
+            -(-replay.warm_up // (acting.environments * replay.block_length)),
         ),
-        sync_every=max(1, acting.pull_interval // replay.block_length),
+        sync_every=max(1, acting.sync_interval // replay.block_length),
     )
 
 
@@ -194,7 +194,7 @@ def build_agent(
         replay=make_replay(
             example,
             core,
-            streams=config.acting.streams,
+            streams=config.acting.environments,
             capacity=replay.capacity,
             block_length=replay.block_length,
             prefix=replay.prefix,
@@ -205,7 +205,7 @@ def build_agent(
         meta=make_metacontroller(_bandit_factory(switching), arms),
         pace=make_pace(config),
         step_example=example,
-        streams=config.acting.streams,
+        streams=config.acting.environments,
         block_length=replay.block_length,
         batch_size=learning.batch_size,
         frames_per_step=spec.frames_per_step,

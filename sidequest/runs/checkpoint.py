@@ -29,6 +29,7 @@ import jax
 import numpy as np
 from numpy.lib import format as npy
 
+from sidequest.config import rename
 from sidequest.errors import CannotWrite, NoCheckpoint, cannot_write, resume_command
 from sidequest.records import (
     Digest,
@@ -152,7 +153,7 @@ def newest(
         try:
             manifest = read_manifest(path)
             if run is not None:
-                refuse_other(path, manifest.run, run)
+                refuse_other(path, rename(manifest.run), run)
                 _compare_records(folder, manifest.records)
             state = restore(manifest, state_spec, **how)
             return Snapshot(*manifest[1:5], state)

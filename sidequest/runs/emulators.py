@@ -44,7 +44,7 @@ def choose_groups(streams: int) -> int:
     fitting = [n for n in range(FEWEST_GROUPS, _MOST_GROUPS + 1) if streams % n == 0]
     if not fitting or streams < 1:
         raise ConfigError(
-            f"acting.streams is {streams}; emulators run in {FEWEST_GROUPS} to "
+            f"acting.environments is {streams}; emulators run in {FEWEST_GROUPS} to "
             f"{_MOST_GROUPS} groups of one size, so it must be a multiple of one of these "
             f"numbers"
         )

@@ -112,7 +112,7 @@ def _memory_for(
     except ValueError as error:
         raise ConfigError(
             f"replay has {memory / 1e9:.3g} GB: {error}. Use more --replay-memory, or less "
-            f"replay.capacity, acting.streams or learning.batch_size"
+            f"replay.capacity, acting.environments or learning.batch_size"
         ) from error
     return memory
 

@@ -464,7 +464,7 @@ def _explain_failures(runs: Sequence[RunSpec]) -> Iterator[None]:
         if isinstance(error, MemoryError) or any(word in str(error) for word in words):
             raise MachineError(
                 f"out of memory with {len(runs)} runs: use fewer seeds or variants at a "
-                f"time, or less replay.capacity, acting.streams or learning.batch_size "
-                f"(on Atari: --replay-memory)"
+                f"time, or less replay.capacity, acting.environments or "
+                f"learning.batch_size (on Atari: --replay-memory)"
             ) from error
         raise

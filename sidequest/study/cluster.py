@@ -13,11 +13,14 @@ import logging
 import os
 import shutil
 import socket
+import subprocess
+import sys
 import tarfile
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +35,7 @@ from sidequest.study.workers import Share, Worker, show_message
 CHUNK_BYTES = 8 * 2**20
 _ARRIVING = ".arriving"
 _GPU_TASK_CORES = 1e-3  # cores for tasks whose work is on a GPU
-_CONNECT_SECONDS = 3.0
+_CONNECT_SECONDS, _HEALTH_SECONDS = 3.0, 30.0
 _HEAD_CHECKED, _HEAD_LOST = 2.0, 20.0  # seconds
 
 
@@ -330,14 +333,57 @@ def check_address(address: str) -> None:
         ) from error
 
 
+def _match_authentication(address: str) -> None:
+    """Sets RAY_AUTH_MODE to the mode of the cluster; Ray reads it when it is imported.
+
+    A head node asks for a token if its user has one, while a client that is given an
+    address sends its token only if RAY_AUTH_MODE says so. A client that sends one to a
+    cluster without tokens waits for its tasks for ever.
+
+    Raises:
+        ConfigError: If the token is missing or wrong, or another mode is set here.
+    """
+    try:
+        healthy, said = _health(address, "disabled")
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"what answers at {address} is no Ray cluster's head") from None
+    if not healthy and "AuthenticationError" not in said:
+        return  # `ray.init` will say why
+    if not healthy and not _health(address, "token")[0]:
+        raise ConfigError(
+            f"the Ray cluster at {address} asks for a token, which is missing or wrong "
+            f"here; copy ~/.ray/auth_token from its head node, or set RAY_AUTH_TOKEN to it"
+        )
+    mode = "disabled" if healthy else "token"
+    given = os.environ.setdefault("RAY_AUTH_MODE", mode)
+    if given != mode:
+        raise ConfigError(
+            f"RAY_AUTH_MODE is {given} here and {mode} at the Ray cluster at {address}; "
+            f"unset it here to use the cluster's"
+        )
+
+
+def _health(address: str, mode: str) -> tuple[bool, str]:
+    """Returns whether the head is well, asked by a client in this mode, and its words."""
+    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check"]
+    ended = subprocess.run(
+        [*command, "--skip-version-check", "--address", address],
+        env={**os.environ, "RAY_AUTH_MODE": mode},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_HEALTH_SECONDS,
+    )
+    return ended.returncode == 0, ended.stderr
+
+
 def connect(address: str, folder: Path) -> Cluster:
     """Connects to a cluster, and chooses what each of its tasks will get."""
-    try:
-        ray = import_module("ray")
-    except ImportError as error:
-        raise ConfigError(
-            "--cluster needs Ray: pip install 'sidequest[cluster]'"
-        ) from error
+    if find_spec("ray") is None:
+        raise ConfigError("--cluster needs Ray: pip install 'sidequest[cluster]'")
+    if address != "local" and not address.startswith("ray://"):
+        _match_authentication(address)
+    ray = import_module("ray")
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
     except (ConnectionError, RuntimeError, ValueError) as error:

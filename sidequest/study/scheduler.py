@@ -28,8 +28,8 @@ from sidequest.runs.process import SIGNALS
 from sidequest.runs.spec import is_finished
 from sidequest.study.studies import Job, Study, jobs_of
 
-SAVING = "interrupted: running groups are being saved; a second Ctrl-C exits at once"
-_STOPPED = "interrupted; everything is saved: the same command resumes the study"
+SAVING = "interrupted: running groups are being stopped; a second Ctrl-C exits at once"
+_STOPPED = "interrupted; the same command resumes the study from what is saved"
 # Runs of one program: a run of preset `small` takes about 0.1 GB, and a bad one costs its
 # neighbours some time. With 64 and 128 an H200 makes 1.10 and 1.57 million steps/s.
 MOST_RUNS = {"cpu": 32, "gpu": 128}

@@ -373,8 +373,8 @@ _WHOLE_STUDIES = (
         # A hundredth of the paper's frames: each is replayed more often, by actors with
         # newer parameters.
         settings=(
-            ("acting.streams", 384),
-            ("acting.pull_interval", 40),
+            ("acting.environments", 384),
+            ("acting.sync_interval", 40),
             ("replay.ratio", 6.0),
         ),
         workers=4,
@@ -395,7 +395,7 @@ _TINY_SETTINGS: Settings = (
     ("network.core_units", 8),
     ("network.post_units", 0),
     ("network.head_units", 8),
-    ("acting.streams", 8),
+    ("acting.environments", 8),
     ("replay.capacity", 4_000),
     ("replay.warm_up", 500),
     ("learning.batch_size", 8),

@@ -58,7 +58,10 @@ REFUSED = [
     (["bench", "agnt"], "no benchmark 'agnt'; did you mean agent?"),
     (["bench", "agent", "--shape", "smal"], "no shape 'smal'; did you mean small?"),
     (["--completion", "bsh"], "no shell 'bsh'; did you mean bash?"),
-    (["bench", "agent", "--members", "0"], "members is (0,); it is numbers of 1 or more"),
+    (
+        ["bench", "agent", "--population", "0"],
+        "population is (0,); it is numbers",
+    ),
     (["bench", "agent", "--game", "frostbite"], "frostbite is not compiled"),
     (["bench", "atari", "--game", "minatar:breakout"], "minatar:breakout has no emulator"),
     (["bench", "atari", "--emulators", "0"], "emulators is 0; it is 1 or more"),
@@ -90,8 +93,8 @@ REFUSED = [
         "replay",
     ),
     (
-        [*PONG, "--emulators", "4", "--set", "acting.streams=8"],
-        "--emulators is the setting acting.streams; give one of them",
+        [*PONG, "--emulators", "4", "--set", "acting.environments=8"],
+        "--emulators is the setting acting.environments; give one",
     ),
     (["study", "--list", "--seeds", "3"], "--seeds does not apply: --list only lists"),
     (

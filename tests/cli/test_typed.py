@@ -24,7 +24,7 @@ VALID = [
     ["games", "minatar", "--json"],
     ["explain", "XU-intra(10,informed,p*,X)"],
     ["figures", "studies/quick", "--only", "scores", "--out", "figures"],
-    ["bench", "agent", "--members", "1", "4", "--json"],
+    ["bench", "agent", "--population", "1", "4", "--json"],
     ["settings"],
     ["--version"],
 ]

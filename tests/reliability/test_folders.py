@@ -60,7 +60,7 @@ def test_all_folders_are_held_or_none(tmp_path):
             pass
 
 
-def enrol(folder, **more):
+def create_run(folder, **more):
     run = {"variant": "XU-step-level-0.1", "game": "probe:constant", "seed": 2}
     config = json.loads(json.dumps(dataclasses.asdict(CONFIG)))
     Recorder(folder, {**run, "frames": 10, "config": config, **more}).close()
@@ -68,8 +68,8 @@ def enrol(folder, **more):
 
 
 def test_runs_of_one_kind_are_resumed_together(tmp_path):
-    folders = [enrol(tmp_path / "a"), enrol(tmp_path / "b", seed=3)]
-    folders.append(enrol(tmp_path / "c", frames=20))
+    folders = [create_run(tmp_path / "a"), create_run(tmp_path / "b", seed=3)]
+    folders.append(create_run(tmp_path / "c", frames=20))
     requests = requests_to_resume(folders)
     assert [[run.seed for run in one.runs] for one in requests] == [[2, 3], [2]]
     assert [one.runs[0].frames for one in requests] == [10, 20]
@@ -77,7 +77,7 @@ def test_runs_of_one_kind_are_resumed_together(tmp_path):
 
 
 def test_from_starts_the_same_again(tmp_path):
-    (run,) = request_to_repeat(enrol(tmp_path / "a"), tmp_path / "out").runs
+    (run,) = request_to_repeat(create_run(tmp_path / "a"), tmp_path / "out").runs
     assert (str(run.variant), run.game, run.seed) == (
         *("XU-step-level-0.1", "probe:constant", 2),
     )
@@ -86,15 +86,15 @@ def test_from_starts_the_same_again(tmp_path):
 
 
 def test_fresh_sets_a_folder_aside(tmp_path):
-    folder = enrol(tmp_path / "seed-0")
+    folder = create_run(tmp_path / "seed-0")
     assert set_aside(folder) == tmp_path / "seed-0.old-1"
     assert not folder.exists() and (tmp_path / "seed-0.old-1" / RUN_FILE).exists()
-    assert set_aside(enrol(folder)) == tmp_path / "seed-0.old-2"
+    assert set_aside(create_run(folder)) == tmp_path / "seed-0.old-2"
 
 
 def test_a_run_that_is_there_is_not_begun_again(tmp_path, capsys):
     options = ["XU-step-level-0.1", "--game", "probe:constant", "--out", str(tmp_path)]
-    folder = enrol(tmp_path / "XU-step-level-0_1/probe-constant/seed-0", seed=0)
+    folder = create_run(tmp_path / "XU-step-level-0_1/probe-constant/seed-0", seed=0)
     assert call("train", *options) == 2
     said = capsys.readouterr().err
     assert f"resume it with: sidequest train --resume {folder}" in said
@@ -108,6 +108,6 @@ def test_a_run_that_is_there_is_not_begun_again(tmp_path, capsys):
 
 
 def test_case_28_a_folder_of_another_run_is_refused(tmp_path):
-    folder = enrol(tmp_path / "a")
+    folder = create_run(tmp_path / "a")
     with pytest.raises(OtherRun, match="seed is 2, here 9"):
         is_finished(read_spec(folder)._replace(seed=9))

@@ -16,7 +16,7 @@ from sidequest.runs.checkpoint import listed
 from tests.reliability.harness import CONFIG, run, specs
 from tests.runs.tiny import bargains
 
-ONE_STREAM = change(CONFIG, **{"acting.streams": 1, "replay.ratio": 4.0})
+ONE_STREAM = change(CONFIG, **{"acting.environments": 1, "replay.ratio": 4.0})
 
 
 def spoilt(first: int, last: int, reward=float("nan"), game=None) -> CompiledEnvironment:

@@ -39,8 +39,8 @@ TABLE = {
     "network.core_units": 512,
     "network.post_units": 256,
     "network.head_units": 256,
-    "acting.streams": 120,
-    "acting.pull_interval": 400,
+    "acting.environments": 120,
+    "acting.sync_interval": 400,
     "replay.block_length": 80 // 2,  # sequences of 80 that overlap by 40
     "replay.prefix": 20,
     "replay.capacity": 4 * 10**6,
@@ -127,7 +127,7 @@ def test_every_setting_is_read():
     build_agent(config, FRAMES, [parse("XI-intra(*,informed,p*,X)")])
     for path in Path(sidequest.runs.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            # config.evaluation.episodes; and acting.streams, where acting = config.acting
+            # config.evaluation.episodes; and acting.environments, if acting = config.acting
             if isinstance(node, ast.Attribute):
                 owner = node.value
                 owner = getattr(owner, "attr", None) or getattr(owner, "id", None)
@@ -196,7 +196,7 @@ def test_all_faults_are_told_at_once():
         ("learning.watkins", "x", "'x'; it is true, false or none"),
         ("learning.clip_norm", math.inf, "inf; it is a finite number"),
         ("learning.target_interval", 10**20, f"{10**20}; it is a whole number below 2^31"),
-        ("acting.streams", True, "True; it is a whole number below 2^31"),
+        ("acting.environments", True, "True; it is a whole number below 2^31"),
     ],
 )
 def test_types_are_checked_first(name, value, said):
@@ -263,6 +263,18 @@ def test_a_config_of_before_other_games_had_sticky_actions(game, sticky):
     older = json.loads(json.dumps(dataclasses.asdict(SMALL)))
     del older["environment"]
     assert from_dict(older, game).environment.sticky_actions == sticky
+
+
+def test_a_config_of_before_settings_were_renamed():
+    older = json.loads(json.dumps(dataclasses.asdict(SMALL)))
+    older["acting"] = {"streams": 5, "pull_interval": 7}
+    newer = change(SMALL, **{"acting.environments": 5, "acting.sync_interval": 7})
+    assert from_dict(older, "pong") == newer
+    assert recorded_identity({"config": older}) == recorded_identity(
+        {"config": json.loads(json.dumps(dataclasses.asdict(newer)))}
+    )
+    with pytest.raises(ConfigError, match="it is now called acting.sync_interval"):
+        change(SMALL, **{"acting.pull_interval": 7})
 
 
 def test_the_networks_are_of_the_size_that_was_asked_for():

@@ -31,7 +31,7 @@ def test_the_choice_of_groups(streams, groups):
 
 @pytest.mark.parametrize("streams", [0, 1, 2, 13, 17, 169])
 def test_streams_that_make_no_groups_of_one_size(streams):
-    with pytest.raises(ConfigError, match=f"acting.streams is {streams}; .* 3 to 12"):
+    with pytest.raises(ConfigError, match=f"acting.environments is {streams}; .* 3 to 12"):
         choose_groups(streams)
 
 

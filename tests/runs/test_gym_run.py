@@ -27,7 +27,7 @@ BLOCK, BLOCKS, STOP = 6 * 8, 14, 5
 CONFIG = change(
     TINY,
     **{
-        "acting.streams": 6,
+        "acting.environments": 6,
         "replay.capacity": 20 * BLOCK,
         "evaluation.episodes": 2,
         "evaluation.traces": 3,
@@ -95,7 +95,7 @@ def test_what_train_makes_of_such_a_name(game, preset, folder):
 
 def test_emulators_are_for_games_on_the_host():
     (run,) = request("gymnasium:CartPole-v1", emulators=12).runs
-    assert run.config.acting.streams == 12
+    assert run.config.acting.environments == 12
     with pytest.raises(InvalidRequest, match="corridor has no emulators"):
         request("examples.own_environment:corridor", emulators=12)
 

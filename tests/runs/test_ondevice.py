@@ -33,8 +33,8 @@ GAME = make_probe("probe:memory_7", memory(7))  # episodes of 8 steps
 CONFIG = change(
     TINY,
     **{
-        "acting.streams": 3,
-        "acting.pull_interval": 16,
+        "acting.environments": 3,
+        "acting.sync_interval": 16,
         "replay.ratio": 2.5,
         "replay.warm_up": 3 * 8 * 3 + 1,
         "switching.exploit_arms": (2, 4),

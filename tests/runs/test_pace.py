@@ -18,7 +18,7 @@ def test_the_replay_ratio_is_exact(streams, ratio, batch):
     config = change(
         TINY,
         **{
-            "acting.streams": streams,
+            "acting.environments": streams,
             "replay.ratio": ratio,
             "learning.batch_size": batch,
             "replay.warm_up": 30 * streams,

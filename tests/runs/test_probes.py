@@ -30,7 +30,7 @@ CONFIG = change(
     **{
         "network.pre_units": 24,
         "network.core_units": 24,
-        "acting.streams": 8,
+        "acting.environments": 8,
         "replay.capacity": 8 * 8 * 60,
         "replay.ratio": 4.0,
         "learning.batch_size": 16,

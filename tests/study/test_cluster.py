@@ -1,6 +1,10 @@
 """A Ray cluster of two nodes on this machine, one of which is lost in the middle."""
 
+import contextlib
+import os
+import re
 import socket
+import subprocess
 import sys
 import time
 
@@ -48,6 +52,65 @@ def test_an_address_where_nobody_answers_is_refused(monkeypatch):
         check_address("auto")
 
 
+@pytest.mark.parametrize(
+    ("cluster_mode", "token_is_right", "given", "result"),
+    [
+        ("disabled", False, None, "disabled"),
+        ("token", True, None, "token"),
+        ("token", True, "token", "token"),
+        ("token", False, None, "copy ~/.ray/auth_token from its head node"),
+        ("token", True, "disabled", "disabled here and token at the Ray cluster at H:1;"),
+        ("disabled", True, "token", "token here and disabled at the Ray cluster at H:1;"),
+    ],
+)
+def test_a_client_sends_its_token_if_the_cluster_asks_for_it(
+    cluster_mode, token_is_right, given, result, monkeypatch
+):
+    """Without it Ray retries for 20 s; with it, a cluster without tokens never answers."""
+
+    def health(address, mode):
+        well = cluster_mode == "disabled" or (mode == "token" and token_is_right)
+        return well, "" if well else "ray.exceptions.AuthenticationError: …"
+
+    monkeypatch.setattr(cluster, "_health", health)
+    monkeypatch.setenv("RAY_AUTH_MODE", given or "")
+    if given is None:
+        monkeypatch.delenv("RAY_AUTH_MODE")
+    if " " in result:
+        with pytest.raises(ConfigError, match=re.escape(result)):
+            cluster._match_authentication("H:1")
+    else:
+        cluster._match_authentication("H:1")
+        assert os.environ["RAY_AUTH_MODE"] == result
+
+
+@pytest.mark.slow
+def test_a_head_that_has_a_token_asks_for_it(tmp_path, monkeypatch):
+    pytest.importorskip("ray")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "4" * 64)
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
+    more = ["--num-cpus", "0", "--port", address.split(":")[1]]
+    head = subprocess.Popen([*command, *more], stdout=subprocess.DEVNULL)
+    try:
+        for _ in range(60):
+            with contextlib.suppress(ConfigError):
+                check_address(address)
+                break
+            time.sleep(1)
+        cluster._match_authentication(address)
+        assert os.environ["RAY_AUTH_MODE"] == "token"
+        monkeypatch.setenv("RAY_AUTH_TOKEN", "5" * 64)
+        with pytest.raises(ConfigError, match="token, which is missing or wrong here"):
+            cluster._match_authentication(address)
+    finally:
+        head.terminate()
+        head.wait()
+
+
 def test_a_head_that_answers_no_more_ends_the_study(monkeypatch):
     """Row 9: after a minute Ray ended the process, with its own text and exit code 1."""
     now = [0.0]
@@ -93,10 +156,11 @@ class Removing(Memory):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
-def test_the_runs_of_a_lost_node_resume_elsewhere(tmp_path):
+def test_the_runs_of_a_lost_node_resume_elsewhere(tmp_path, monkeypatch):
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # of both, whatever tokens are here
     # So long that no run ends before its node is lost; the head itself does no work.
     study = find("paper/fig5/tiny")._replace(frames=200_000)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
