@@ -27,13 +27,9 @@ from jaxtyping import Float
 from sidequest.figures.data import (
     WATKINS,
     Records,
-    count,
     exploit_periods,
-    listed,
-    listed_games,
     of_runs,
     read_traces,
-    read_variant,
 )
 from sidequest.figures.pairs import (
     GRANULARITIES,
@@ -52,7 +48,7 @@ from sidequest.figures.statistics import (
     improvement,
     seeds_needed,
 )
-from sidequest.figures.style import texts
+from sidequest.figures.style import count, listed, listed_games, texts
 from sidequest.switching.variants import Amount, Variant, parse
 
 _State: TypeAlias = Literal["supported", "contradicted", "not supported", "cannot tell"]
@@ -186,14 +182,13 @@ def judged_cells(runs: pl.DataFrame, *tables: str) -> list[Cell]:
     )
     if "evaluations" in tables:
         sound = sound.drop_nulls("score")
-    cells = []
     kind = ("label", "variant", "game", "budget", "settings")
-    for (label, name, *place), own in sound.group_by(*kind, maintain_order=True):
-        variant = read_variant(name)
-        cell = Cell(label, variant, (*place,), own) if variant else None
-        if cell and own["seed"].n_unique() >= FEWEST_SEEDS:
-            cells += [cell] if cell.learned or "evaluations" in tables else []
-    return cells
+    cells = [
+        Cell(label, parse(name), (*place,), own)
+        for (label, name, *place), own in sound.group_by(*kind, maintain_order=True)
+        if own["seed"].n_unique() >= FEWEST_SEEDS
+    ]
+    return [one for one in cells if one.learned or "evaluations" in tables]
 
 
 def match(cells: Sequence[Cell], partner: Partner) -> list[Match]:

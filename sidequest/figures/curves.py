@@ -17,22 +17,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from sidequest.figures import style
-from sidequest.figures.data import (
-    Plot,
-    Records,
-    count,
-    distinct,
-    groups,
-    listed,
-    of_runs,
-    some,
-)
-from sidequest.figures.pairs import (
-    modes_in,
-    representatives,
-    shared_settings,
-    trigger_groups,
-)
+from sidequest.figures.data import Plot, Records, arrange, distinct, groups, of_runs
+from sidequest.figures.pairs import modes_in, representatives
 from sidequest.figures.statistics import (
     FEWEST_SEEDS,
     bootstrap,
@@ -41,9 +27,11 @@ from sidequest.figures.statistics import (
     mean_over_games,
     median_over_games,
 )
+from sidequest.switching.variants import MODES
 
 _COLUMNS = 4
 _BINS = 40
+_MOST_SETTINGS = 4  # that explore modes are compared on
 _FEW_LINES = 3  # whose bands can be told apart
 _CAPPED = "Human-capped: a run's score on a game counts as 1 at most."
 _CUT, _UNCUT = "Watkins: traces are cut", "uncorrected"
@@ -52,11 +40,6 @@ _CUT, _UNCUT = "Watkins: traces are cut", "uncorrected"
 def evaluated_runs(records: Records) -> pl.DataFrame:
     """Returns the runs that may be compared: of the usual settings, with a score."""
     return records.runs.filter("usual", pl.col("score").is_not_null())
-
-
-def of_variants(runs: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """Returns the runs of some variants, in the order of the names."""
-    return pl.concat([runs.clear(), *(runs.filter(variant=name) for name in names)])
 
 
 def few_learned() -> pl.Expr:
@@ -209,8 +192,8 @@ def _winners(runs: pl.DataFrame, line: str) -> list[str]:
         wins = (
             first["first"].value_counts().sort("count", "first", descending=[True, False])
         )
-        said = listed(f"{name} in {number}" for name, number in wins.rows())
-        sentences.append(f"{mode}, {count(len(first), 'game')}: {said}.")
+        said = style.listed(f"{name} in {number}" for name, number in wins.rows())
+        sentences.append(f"{mode}, {style.count(len(first), 'game')}: {said}.")
     return sentences
 
 
@@ -225,7 +208,7 @@ def _granularity_runs(records: Records) -> pl.DataFrame:
     runs = evaluated_runs(records)
     names = distinct(runs, "variant")
     chosen = [[*representatives(names, mode).values()] for mode in modes_in(names)]
-    return of_variants(runs, [name for own in chosen if len(own) > 1 for name in own])
+    return arrange(runs, variant=[name for own in chosen if len(own) > 1 for name in own])
 
 
 def learning_curves(records: Records) -> Plot | None:
@@ -312,7 +295,7 @@ def aggregate(records: Records) -> Plot | None:
         ranked = ranked.sort("score", maintain_order=True).select("variant", "score").rows()
         (worst, least), (best, most) = ranked[0], ranked[-1]
         sentences.append(
-            f"{mode}, {count(len(own), 'game')}: {best} is best "
+            f"{mode}, {style.count(len(own), 'game')}: {best} is best "
             f"({most:z.2f}), {worst} worst ({least:z.2f})."
         )
     caption = f"Over the last 10% of training ({scale.label}). {' '.join(sentences)}"
@@ -324,10 +307,10 @@ def _game_notes(runs: pl.DataFrame, games: Mapping[str, list[str]]) -> list[str]
     notes: dict[str, list[str]] = {}
     for mode, own in games.items():
         rest = [one for one in distinct(runs.filter(mode=mode), "game") if one not in own]
-        lacking = f"; not every line has {some(rest)}" if rest else ""
-        said = f"{count(len(own), 'game')}, {some(own, 7)}{lacking}."
+        lacking = f"; not every line has {style.some(rest)}" if rest else ""
+        said = f"{style.count(len(own), 'game')}, {style.some(own, 7)}{lacking}."
         notes.setdefault(said, []).append(mode)
-    return [f"{listed(modes)}: {said}" for said, modes in notes.items()]
+    return [f"{style.listed(modes)}: {said}" for said, modes in notes.items()]
 
 
 # Curves that compare one choice
@@ -335,14 +318,14 @@ def _game_notes(runs: pl.DataFrame, games: Mapping[str, list[str]]) -> list[str]
 
 def informed_triggers(records: Records) -> Plot | None:
     """Plots the informed triggers of one variant against each other (figure 8)."""
-    runs = evaluated_runs(records)
-    found = trigger_groups(distinct(runs, "variant"))
-    runs = of_variants(runs, [name for own in found for name in own.values()])
     # The variant without the trigger, which is the second of its arguments.
     section = pl.col("variant").str.replace(",[^,]*", ",·")
+    runs = evaluated_runs(records).filter(pl.col("setting").str.contains(",informed"))
     runs = runs.with_columns(section=section)
     runs = runs.with_columns(panel=pl.concat_str("section", "game", separator="\n"))
-    runs = runs.filter(pl.col("variant").n_unique().over("panel") > 1)
+    triggers = pl.col("variant").n_unique()
+    runs = runs.filter(triggers.over("panel") > 1)
+    runs = runs.sort(triggers.over("section"), descending=True, maintain_order=True)
     return _compare("informed-triggers", records, runs)
 
 
@@ -367,14 +350,10 @@ def explore_modes(records: Records) -> Plot | None:
     runs = evaluated_runs(records).with_columns(
         section="game", panel=pl.concat_str("mode", "game", separator="  ")
     )
-    names = distinct(runs, "variant")
-    settings = shared_settings(names)
-    ordered = [
-        runs.filter(game=game, mode=mode, setting=setting)
-        for game in distinct(runs, "game")
-        for mode in modes_in(names)
-        for setting in settings
-    ]
-    runs = pl.concat(ordered) if ordered else runs.clear()
+    settings = runs.group_by("setting", maintain_order=True).agg(modes=pl.n_unique("mode"))
+    shared = settings.filter(pl.col("modes") > 1)
+    shared = shared.sort("modes", descending=True, maintain_order=True)[:_MOST_SETTINGS]
+    order = {"game": distinct(runs, "game"), "mode": [*MODES]}
+    runs = arrange(runs, **order, setting=shared["setting"].to_list())
     # Modes on one game are compared by eye, so their axes are the same.
     return _compare("explore-modes", records, runs, sharey="row")

@@ -7,7 +7,7 @@ in `Records.left_out`. Nothing here needs JAX.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -119,8 +119,8 @@ class RunTables(NamedTuple):
     info: dict[str, Any]
     tables: dict[str, pl.DataFrame]
     frames_done: int
-    measures: pl.DataFrame
-    """One row: the columns of `Records.runs` that come from tables."""
+    measures: dict[str, Any]
+    """The columns of `Records.runs` that come from tables."""
 
 
 def read_records(folder: Path) -> Records:
@@ -168,11 +168,6 @@ def make_records(
         if known is None or one.frames_done > known[0].frames_done:
             furthest[kind] = one, own
     chosen = [one for one, _ in furthest.values()]
-    empty = select_tables(folder, {}, {})
-    measures = pl.concat([empty.measures.clear(), *(one.measures for one in chosen)])
-    runs = _describe_runs(furthest.values(), planned).hstack(measures)
-    learned = [has_learned(*row) for row in runs.select("game", "score", "scored").rows()]
-    runs = runs.with_columns(pl.Series("learned", learned, pl.Boolean()))
     there = {one.folder for one in (*found, *left_out)}
     return Records(
         name=plan.get("name", folder.resolve().name),
@@ -182,8 +177,8 @@ def make_records(
         infos=tuple(one.info for one in chosen),
         missing=tuple(item for one, item in planned.items() if one not in there),
         left_out=tuple(left_out),
-        runs=runs,
-        **_join_tables(chosen or [empty]),
+        runs=_describe_runs(list(furthest.values()), planned),
+        **_join_tables(chosen or [select_tables(folder, {}, {})]),
     )
 
 
@@ -228,8 +223,8 @@ def select_tables(
     return RunTables(folder, info, chosen, end, _measure(whole, end))
 
 
-def _measure(tables: Mapping[str, pl.DataFrame], end: int) -> pl.DataFrame:
-    """Returns one row: how far a run is, its score, and how it explored."""
+def _measure(tables: Mapping[str, pl.DataFrame], end: int) -> dict[str, Any]:
+    """Returns how far a run is, its score, and how it explored."""
     # By frames, not by the number of evaluations: beside an emulator, episodes end when
     # they end. Every episode of the last 10% counts once.
     evaluations = tables["evaluations"].drop_nulls("return")
@@ -241,25 +236,22 @@ def _measure(tables: Mapping[str, pl.DataFrame], end: int) -> pl.DataFrame:
         for name in ("p_X", "med_X", "rmed_X", "target_rate")
         for phase in ("early", "late")
     ]
-    p_X, sizes = pl.col("p_X"), {name: len(frame) for name, frame in tables.items()}
-    measures = tables["episodes"].select(
-        *(pl.lit(size, pl.Int64()).alias(name) for name, size in sizes.items()),
-        pl.lit(end, pl.Int64()).alias("frames_done"),
-        pl.lit(counted["return"].mean(), _NUMBER).alias("score"),
-        pl.lit(len(counted), pl.Int64()).alias("scored"),
-        *means,
-        mean_p_X=p_X.mean(),
-        std_p_X=p_X.std(ddof=0),
-    )
+    p_X, episodes = pl.col("p_X"), tables["episodes"]
+    explored = episodes.select(*means, mean_p_X=p_X.mean(), std_p_X=p_X.std(ddof=0))
     late, probability = tables["bandits"].filter("late"), pl.col("probability")
     arms = late.group_by("bandit", "arm", maintain_order=True).agg(probability.mean())
     moved = arms.group_by("bandit").agg((probability - 1 / pl.len()).abs().sum() / 2)
-    shifted = moved.select(probability.max().fill_null(0.0).alias("shifted"))
     steps, times = pl.col("arm").log10(), pl.col("frames").n_unique()
     preferred = late.filter(pl.col("bandit") == "exploit").select(
         preferred=(steps * probability).sum() / times, even=steps.unique().mean()
     )
-    return pl.concat([measures, shifted, preferred], how="horizontal")
+    return {
+        **{name: len(frame) for name, frame in tables.items()},
+        **{"frames_done": end, "score": counted["return"].mean(), "scored": len(counted)},
+        **explored.row(0, named=True),
+        **preferred.row(0, named=True),
+        "shifted": moved.select(probability.max().fill_null(0.0)).item(),
+    }
 
 
 def _with_types(frame: pl.DataFrame | None, types: Mapping[str, Any]) -> pl.DataFrame:
@@ -288,15 +280,14 @@ def _join_tables(found: Sequence[RunTables]) -> dict[str, pl.DataFrame]:
 
 
 def _describe_runs(
-    found: Iterable[tuple[RunTables, dict[str, Any]]], planned: Mapping[Path, dict]
+    found: Sequence[tuple[RunTables, dict[str, Any]]], planned: Mapping[Path, dict]
 ) -> pl.DataFrame:
-    """Returns one row per run, with what run.json and the plan say."""
-    found = list(found)
+    """Returns one row per run, with what run.json, the plan and the tables say."""
     settings = [(one.info["game"], own) for one, own in found]
     varying = {key for _, key in _varying_settings(settings)}
     rows = []
     for number, (one, own) in enumerate(found):
-        name, game = one.info["variant"], one.info["game"]
+        name, game, measures = one.info["variant"], one.info["game"], one.measures
         variant = read_variant(name)
         frames = int(planned.get(one.folder, {}).get("frames", one.info.get("frames", 0)))
         said = {key: own[key] for key in sorted(varying) if key in own}
@@ -319,17 +310,23 @@ def _describe_runs(
                 "budget": f"{frames:.1e}",
                 "label": f"{name} [{text}]" if text else name,
                 "watkins": _uses_watkins(one.info, own, variant),
+                "learned": has_learned(game, measures["score"], measures["scored"]),
+                **measures,
             }
         )
-    return _mark_usual(pl.DataFrame(rows, schema=_RUN_SCHEMA))
+    measures = select_tables(Path(), {}, {}).measures
+    schema = {**dict.fromkeys(measures, pl.Float64()), **_TYPES}
+    return _mark_usual(pl.DataFrame(rows, schema=schema))
 
 
-_RUN_SCHEMA: dict[str, Any] = {
-    **{"run": pl.Int64(), "folder": _TEXT, "variant": _TEXT, "game": _TEXT},
-    **{"seed": pl.Int64(), "mode": _TEXT, "setting": _TEXT},
-    **{"frames": pl.Int64(), "finished": pl.Boolean()},
-    **{"settings": _TEXT, "budget": _TEXT, "label": _TEXT, "watkins": pl.Boolean()},
+_TYPES = {
+    **dict.fromkeys(("run", "seed", "frames", "frames_done", "scored"), pl.Int64()),
+    **dict.fromkeys(("evaluations", "episodes", "bandits", "traces"), pl.Int64()),
+    **dict.fromkeys(("folder", "variant", "game", "mode", "setting"), pl.String()),
+    **dict.fromkeys(("settings", "budget", "label"), pl.String()),
+    **dict.fromkeys(("finished", "watkins", "learned"), pl.Boolean()),
 }
+"""Of the columns of `Records.runs` that are no fractions."""
 
 
 def _mark_usual(runs: pl.DataFrame) -> pl.DataFrame:
@@ -339,16 +336,13 @@ def _mark_usual(runs: pl.DataFrame) -> pl.DataFrame:
     the usual ones. The usual settings are the most frequent; of equally frequent ones
     the shortest, which is the study's default.
     """
-    cell = ["variant", "game"]
-    kinds = (
-        runs.group_by(*cell, "settings", maintain_order=True)
-        .len()
-        .sort("len", pl.col("settings").str.len_chars(), descending=[True, False])
-        .unique(cell, keep="first", maintain_order=True)
-        .select(*cell, usual="settings")
+    settings, length = pl.col("settings"), pl.col("settings").str.len_chars()
+    runs = runs.with_columns(equal=pl.len().over("variant", "game", "settings"))
+    ranked = settings.sort_by(
+        "equal", length, descending=[True, False], maintain_order=True
     )
-    joined = runs.join(kinds, on=cell, how="left", maintain_order="left")
-    return joined.with_columns(usual=pl.col("usual") == pl.col("settings"))
+    usual = ranked.first().over("variant", "game")
+    return runs.with_columns(usual=usual == settings).drop("equal")
 
 
 def _uses_watkins(
@@ -404,6 +398,13 @@ def of_runs(table: pl.DataFrame, runs: pl.DataFrame, *columns: str) -> pl.DataFr
     return table.join(runs.select("run", *columns), on="run", maintain_order="left")
 
 
+def arrange(runs: pl.DataFrame, **orders: Sequence[str]) -> pl.DataFrame:
+    """Returns the runs whose columns have one of these values, in their order."""
+    runs = runs.filter(pl.col(name).is_in(values) for name, values in orders.items())
+    ranks = [pl.col(name).cast(pl.Enum([*one])) for name, one in orders.items()]
+    return runs.sort(ranks, maintain_order=True)
+
+
 def distinct(frame: pl.DataFrame, column: str) -> list[Any]:
     """Returns the different values of a column in the order in which they first appear."""
     return frame[column].unique(maintain_order=True).to_list()
@@ -446,39 +447,6 @@ def exploit_periods(traces: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-# What captions, notes and the report say
-
-
 def share_done(run: Mapping[str, Any]) -> float:
     """Returns the share of its budget that a run, a row of `runs`, has behind it."""
     return min(1.0, (run["frames_done"] or 0) / run["frames"]) if run["frames"] else 0.0
-
-
-def some(names: Sequence[str], most: int = 3) -> str:
-    """Returns `a, b, c and 4 more`."""
-    shown = ", ".join(names[:most])
-    rest = len(names) - most
-    return f"{shown} and {rest} more" if rest > 0 else shown
-
-
-def at_most(names: Sequence[str], most: int) -> tuple[Sequence[str], list[str]]:
-    """Returns the names that fit into a figure, and a note that says which do not."""
-    rest = names[most:]
-    return names[:most], [f"Not drawn: {some(rest, 8)}."] if rest else []
-
-
-def listed(names: Iterable[str]) -> str:
-    """Returns `a`, `a and b`, or `a, b and c`."""
-    names = list(names)
-    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
-
-
-def listed_games(games: Iterable[str]) -> str:
-    """Returns the games, each once; of more than six their number."""
-    games = dict.fromkeys(games)
-    return listed(games) if len(games) <= 6 else count(len(games), "game")
-
-
-def count(number: int, noun: str) -> str:
-    """Returns `1 seed` or `3 seeds`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

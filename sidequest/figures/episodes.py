@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from sidequest.figures import pairs, style
-from sidequest.figures.curves import draw_curves, of_variants
+from sidequest.figures.curves import draw_curves
 from sidequest.figures.data import (
     Plot,
     Records,
-    count,
+    arrange,
     distinct,
     exploit_periods,
     groups,
@@ -121,7 +121,7 @@ def blind_and_informed(records: Records) -> Plot | None:
     for game in [game for game in _GAMES if game in games] or games:
         own = runs.filter(game=game)
         for pair in pairs.blind_and_informed(distinct(own, "variant"))[:1]:
-            parts.append(of_variants(own, pair))
+            parts.append(arrange(own, variant=pair))
     if not parts:
         return None
     parts = parts[:_MOST_GAMES]
@@ -154,7 +154,7 @@ def blind_and_informed(records: Records) -> Plot | None:
     more = sum(informed > blind for blind, informed in both)
     caption = (
         f"Informed explore periods are less evenly spaced than blind ones on {more} of "
-        f"{count(len(both), 'game')} with several periods in an episode."
+        f"{style.count(len(both), 'game')} with several periods in an episode."
         if both
         else "On no game did both have several explore periods in an episode, so that how "
         "evenly they are spaced cannot be compared."
@@ -188,7 +188,7 @@ def all_episodes(records: Records) -> Plot | None:
     settings = distinct(runs, "setting")
     columns = [one for one in _SETTINGS if one in settings]
     columns = columns if len(columns) > 1 else settings[: len(_SETTINGS)]
-    runs = pl.concat([runs.clear(), *(runs.filter(setting=one) for one in columns)])
+    runs = arrange(runs, setting=columns)
     if runs.is_empty():
         return None
     games = distinct(runs.sort("run"), "game")

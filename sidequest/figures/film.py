@@ -24,6 +24,7 @@ import matplotlib
 import numpy as np
 from jaxtyping import Float, Integer, Num, UInt8
 from PIL import Image, ImageDraw, ImageFont
+from PIL.ImageColor import getrgb
 
 from sidequest.figures.style import BLUE, GOLD, GREY, INK, MAGENTA
 from sidequest.types import Trace
@@ -131,35 +132,32 @@ def _paint_tracks(trace: Trace, width: int) -> list[Image.Image]:
     The signal is a line that is broken where there is none. Rewards are bars up and down
     from a line in the middle; even the smallest is visible.
     """
-    size = len(trace.modes) * width
-    tracks = [Image.new("RGB", (size, tall), _PAPER) for tall in _HEIGHTS]
-    modes, signal, reward = (ImageDraw.Draw(track) for track in tracks)
+    steps, explores = len(trace.modes), trace.modes
+    tracks = [np.full((tall, steps, 3), getrgb(_PAPER), np.uint8) for tall in _HEIGHTS]
+    modes, signal, reward = tracks
     inset, middle = (_MODE_HEIGHT - _EXPLOIT_HEIGHT) // 2, _GRAPH_HEIGHT // 2
+    _fill(modes, inset, _MODE_HEIGHT - inset, BLUE, ~explores)
+    _fill(modes, 0, _MODE_HEIGHT, MAGENTA, explores)
+    _fill(signal, 0, _GRAPH_HEIGHT, _SHADE, explores)
     low, high = _signal_range(trace.signal)
     share = (trace.signal - low) / ((high - low) or 1.0)
     levels = np.round((1 - share) * (_GRAPH_HEIGHT - 4)) + 1
+    _fill(signal, levels, levels + 2, INK)
     lengths = trace.reward / (float(np.abs(trace.reward).max()) or 1.0) * (middle - 2)
-    before = np.nan
-    for step, explores in enumerate(trace.modes):
-        level, length = levels[step], lengths[step]
-        left, right = step * width, (step + 1) * width - 1
-        if explores:
-            modes.rectangle((left, 0, right, _MODE_HEIGHT - 1), MAGENTA)
-            signal.rectangle((left, 0, right, _GRAPH_HEIGHT - 1), _SHADE)
-        else:
-            modes.rectangle((left, inset, right, _MODE_HEIGHT - inset - 1), BLUE)
-        if not np.isnan(level):
-            signal.rectangle((left, int(level), right, int(level) + 1), INK)
-            if not np.isnan(before):
-                upper, lower = sorted((int(level), int(before)))
-                signal.rectangle((left, upper, left, lower + 1), INK)
-        before = level
-        if length > 0:
-            reward.rectangle((left, middle - int(max(length, 2)), right, middle), GOLD)
-        elif length < 0:
-            reward.rectangle((left, middle, right, middle - int(min(length, -2))), INK)
-    reward.rectangle((0, middle, size, middle), GREY)
-    return tracks
+    up, down = np.maximum(lengths, 2), np.maximum(-lengths, 2)
+    _fill(reward, middle - up // 1, middle, GOLD, lengths > 0)
+    _fill(reward, middle, middle + down // 1 + 1, INK, lengths < 0)
+    reward[middle] = getrgb(GREY)
+    modes, signal, reward = (track.repeat(width, axis=1) for track in tracks)
+    ends = levels[1:], levels[:-1]  # neighbours of the signal are joined
+    _fill(signal[:, width::width], np.minimum(*ends), np.maximum(*ends) + 2, INK)
+    return [Image.fromarray(track) for track in (modes, signal, reward)]
+
+
+def _fill(track: Pixels, top: Any, bottom: Any, colour: str, where: Any = True) -> None:
+    """Fills the columns of a track from `top` to before `bottom`; NaN fills nothing."""
+    rows = np.arange(len(track))[:, None]
+    track[(rows >= top) & (rows < bottom) & where] = getrgb(colour)
 
 
 def _signal_range(signal: Float[np.ndarray, "T"]) -> tuple[float, float]:

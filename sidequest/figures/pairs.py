@@ -99,26 +99,6 @@ def counter_and_coin(names: Iterable[str]) -> list[Pair]:
     return sorted(pairs, key=lambda one: "n*" not in one.first)  # the paper's adapt
 
 
-def trigger_groups(names: Iterable[str]) -> list[dict[str, str]]:
-    """Returns groups of variants that differ only in the informed trigger, by trigger."""
-    groups: dict[Variant, dict[str, str]] = {}
-    for name, variant in known(names).items():
-        if variant.informed and variant.trigger:
-            same = replace(variant, trigger="informed")
-            groups.setdefault(same, {})[variant.trigger] = name
-    full = [group for group in groups.values() if len(group) > 1]
-    return sorted(full, key=len, reverse=True)
-
-
-def shared_settings(names: Iterable[str], most: int = 4) -> list[str]:
-    """Returns settings that several explore modes have, the widest shared first."""
-    modes: dict[str, set[str]] = {}
-    for name, variant in known(names).items():
-        modes.setdefault(name.partition("-")[2], set()).add(variant.mode)
-    shared = [setting for setting, found in modes.items() if len(found) > 1]
-    return sorted(shared, key=lambda setting: -len(modes[setting]))[:most]
-
-
 # Partners
 
 

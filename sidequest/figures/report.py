@@ -23,17 +23,10 @@ from markupsafe import Markup, escape
 
 from sidequest.environments.scores import SCORES, human_normalised
 from sidequest.figures.claims import STATES, judge_all
-from sidequest.figures.data import (
-    Records,
-    count,
-    distinct,
-    of_runs,
-    read_traces,
-    share_done,
-)
+from sidequest.figures.data import Records, distinct, of_runs, read_traces, share_done
 from sidequest.figures.gallery import Drawn
 from sidequest.figures.pairs import known, modes_in
-from sidequest.figures.style import look
+from sidequest.figures.style import count, look
 from sidequest.figures.summary import summarise
 from sidequest.records import now, read_failures, write_synced
 from sidequest.switching.descriptions import summarise as describe_briefly
@@ -104,7 +97,7 @@ def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
         looks={name: look(name) for name in legend},
         modes={mode: MODES[mode].words for mode in modes_in(legend)},
         facts=_facts(records),
-        commands=_commands(records),
+        commands=_said([records.plan], "command") or _said(records.infos, "command"),
         gaps=gaps(records),
         told=[one for one in judged if one[1].state != "cannot tell"],
         untold=[one for one in judged if one[1].state == "cannot tell"],
@@ -203,28 +196,21 @@ def _facts(records: Records) -> dict[str, str]:
         "Started": min(_said(infos, "started"), default=plan.get("started", "")),
         "Last finished": max(_said(infos, "finished"), default=""),
         "Longest run": f"{max(seconds):,.0f} s of training" if seconds else "",
-        "Device": "; ".join(_said(infos, "device")),
-        "Platform": "; ".join(_said(infos, "platform")),
-        "Cores": "; ".join(_said(infos, "cores")),
-        "Python": "; ".join(_said(infos, "python")),
-        "Versions": "; ".join(
-            dict.fromkeys(
-                ", ".join(f"{name} {number}" for name, number in own.items())
-                for info in infos
-                if (own := info.get("versions"))
-            )
-        ),
+        **{
+            key.capitalize(): "; ".join(_said(infos, key))
+            for key in ("device", "platform", "cores", "python", "versions")
+        },
     }
-
-
-def _commands(records: Records) -> list[str]:
-    command = records.plan.get("command")
-    return [command] if command else _said(records.infos, "command")
 
 
 def _said(infos: Iterable[dict[str, Any]], key: str) -> list[str]:
     """Returns the different values of a key, without those that are missing or empty."""
-    return list(dict.fromkeys(str(info[key]) for info in infos if info.get(key)))
+    values = [info[key] for info in infos if info.get(key)]
+    texts = [
+        ", ".join(" ".join(item) for item in one.items()) if key == "versions" else str(one)
+        for one in values
+    ]
+    return list(dict.fromkeys(texts))
 
 
 def gaps(records: Records) -> Table | None:

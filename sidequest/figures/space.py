@@ -10,8 +10,9 @@ from matplotlib.axes import Axes
 
 from sidequest.figures import style
 from sidequest.figures.curves import few_learned
-from sidequest.figures.data import Plot, Records, count, distinct, groups, some
-from sidequest.figures.pairs import known, modes_in
+from sidequest.figures.data import Plot, Records, arrange, distinct, groups
+from sidequest.figures.pairs import known
+from sidequest.switching.variants import MODES
 
 _COLUMNS = 4
 _GAMES = ("frostbite", "gravitar", "montezuma_revenge", "phoenix")  # of figure 4
@@ -130,11 +131,8 @@ def _points(runs: pl.DataFrame) -> pl.DataFrame:
     looks = [style.look(name)[:2] for name in points["variant"]]
     looks = pl.DataFrame(looks, {"letter": pl.String, "colour": pl.String}, orient="row")
     points = points.with_columns(*early).hstack(looks)
-    games = distinct(runs, "game")
-    modes = modes_in(distinct(runs, "variant"))
-    order = [pl.col("mode").replace_strict(modes, range(len(modes)), default=99)]
-    order += [pl.col("game").replace_strict(games, range(len(games)))]
-    return points.sort(*order, pl.col("letter").str.len_chars(), "letter")
+    points = points.sort(pl.col("letter").str.len_chars(), "letter")
+    return arrange(points, mode=[*MODES], game=distinct(runs, "game"))
 
 
 def _rows(points: pl.DataFrame) -> list[Sequence[pl.DataFrame]]:
@@ -149,7 +147,7 @@ def _silent_note(points: pl.DataFrame, runs: pl.DataFrame) -> list[str]:
     """Names the variants that have no place, because they never explored."""
     played = runs.filter(pl.col("episodes") > 0)
     absent = distinct(played.join(points, on="variant", how="anti"), "variant")
-    return [f"No explore periods, so no place: {some(absent)}."] if absent else []
+    return [f"No explore periods, so no place: {style.some(absent)}."] if absent else []
 
 
 def _draw_points(axes: Axes, points: Sequence[Mapping[str, Any]]) -> None:
@@ -189,9 +187,9 @@ def _sentences(points: pl.DataFrame) -> list[str]:
         own = points.filter(mode=mode)
         adapted = own.filter(pl.col("variant").is_in(adaptive))
         fell = adapted.filter(pl.col("late_p_X") < pl.col("early_p_X") - 0.02)
-        p = own["late_p_X"].to_numpy()
+        p, cases = own["late_p_X"].to_numpy(), style.count(len(adapted), "case")
         sentences.append(
             f"{mode}: at the end p_X spans {p.min():.2f} to {p.max():.2f}; it fell by more "
-            f"than 0.02 in {len(fell)} of {count(len(adapted), 'case')} with a bandit."
+            f"than 0.02 in {len(fell)} of {cases} with a bandit."
         )
     return sentences

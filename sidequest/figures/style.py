@@ -1,4 +1,4 @@
-"""The shared style: colours and letters, and how a figure is made and saved.
+"""The shared style: colours, letters and wording, and how a figure is made and saved.
 
 Every variant has one letter, colour and marker, in all figures of all studies (`look`).
 Blue exploits, magenta explores. The two differ in lightness too, and explore is always the
@@ -297,3 +297,36 @@ def say_empty(axes: Axes) -> None:
     axes.yaxis.set_visible(False)
     place = {"x": 0.5, "y": 0.5, "ha": "center", "transform": axes.transAxes}
     axes.text(s="no runs", size=SMALL, color=NOTE, **place)
+
+
+# Wording
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """Returns `a, b, c and 4 more`."""
+    shown = ", ".join(names[:most])
+    rest = len(names) - most
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def at_most(names: Sequence[str], most: int) -> tuple[Sequence[str], list[str]]:
+    """Returns the names that fit into a figure, and a note that says which do not."""
+    rest = names[most:]
+    return names[:most], [f"Not drawn: {some(rest, 8)}."] if rest else []
+
+
+def listed(names: Iterable[str]) -> str:
+    """Returns `a`, `a and b`, or `a, b and c`."""
+    names = list(names)
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def listed_games(games: Iterable[str]) -> str:
+    """Returns the games, each once; of more than six their number."""
+    games = dict.fromkeys(games)
+    return listed(games) if len(games) <= 6 else count(len(games), "game")
+
+
+def count(number: int, noun: str) -> str:
+    """Returns `1 seed` or `3 seeds`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

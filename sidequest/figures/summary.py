@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from sidequest.figures.claims import Claim, Verdict
-from sidequest.figures.data import Records, count, distinct, listed, listed_games
+from sidequest.figures.data import Records, distinct
 from sidequest.figures.gallery import Drawn
 from sidequest.figures.statistics import FEWEST_SEEDS, seeds_needed
+from sidequest.figures.style import count, listed, listed_games
 
 _Judged = Sequence[tuple[Claim, Verdict]]
 _MOST_CLAIMS, _MOST_GAMES, _MOST_NAMES = 3, 6, 4  # that are named

@@ -11,20 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 
 from sidequest.figures import style
-from sidequest.figures.curves import draw_curves, of_variants
-from sidequest.figures.data import (
-    Plot,
-    Records,
-    at_most,
-    count,
-    distinct,
-    groups,
-    listed,
-    of_runs,
-    some,
-)
+from sidequest.figures.curves import draw_curves, evaluated_runs
+from sidequest.figures.data import Plot, Records, arrange, distinct, groups, of_runs
 from sidequest.figures.pairs import counter_and_coin, known, start_pairs
-from sidequest.switching.variants import Variant
+from sidequest.switching.variants import MODES, Variant
 
 _MOST_STARTS = 6
 _EXAMPLE = "frostbite"  # the game of figure 7
@@ -52,24 +42,24 @@ def starting_modes(records: Records) -> Plot | None:
     Scores are shares of the best seed of the two; below 0 they are drawn at 0. Where no
     score is above 0 there is no such scale, and the game is named instead.
     """
-    runs = records.runs.filter("usual").drop_nulls("score")
-    pairs = [
-        of_variants(runs, pair).with_columns(pair=pl.lit(pair.first))
-        for pair in start_pairs(distinct(runs, "variant"))
+    runs = evaluated_runs(records)
+    pairs = start_pairs(distinct(runs, "variant"))
+    parts = [
+        arrange(runs, variant=pair).with_columns(pair=pl.lit(pair.first[:-2] + "·)"))
+        for pair in pairs
     ]
-    if not pairs:
-        return None
-    runs = pl.concat(pairs).filter(pl.col("variant").n_unique().over("pair", "game") == 2)
-    best = pl.col("score").max().over("pair", "game")
-    share = (pl.col("score") / pl.col("best")).clip(0)
-    runs = runs.with_columns(best=best).with_columns(share=share)
+    runs = pl.concat([runs.with_columns(pair="variant").clear(), *parts])
+    cell = ("pair", "game")
+    score, best = pl.col("score"), pl.max("score").over(cell)
+    runs = runs.with_columns(share=(score / best).clip(0), best=best)
+    runs = runs.filter(pl.col("variant").n_unique().over(cell) == 2)
     without = distinct(runs.filter(pl.col("best") <= 0), "game")
     runs = runs.filter(pl.col("best") > 0)
     if runs.is_empty():
         return None
-    shown, notes = at_most(distinct(runs, "pair"), _MOST_STARTS)
+    shown, notes = style.at_most(distinct(runs, "pair"), _MOST_STARTS)
     if without:
-        notes.append(f"No share to show, as no score is above 0: {some(without)}.")
+        notes.append(f"No share to show, as no score is above 0: {style.some(without)}.")
     panels = [runs.filter(pair=pair) for pair in shown]
     figure = style.draw_panels(
         "starting-mode",
@@ -87,23 +77,19 @@ def starting_modes(records: Records) -> Plot | None:
         pl.mean("share").alias("mean share"),
         pl.max("share").alias("best share"),
     )
-    sentences = [_compare_starts(own) for own in panels[:2]]
-    return Plot(figure, " ".join(sentences), table)
+    return Plot(figure, " ".join(map(_compare_starts, panels[:2])), table)
 
 
 def _compare_starts(runs: pl.DataFrame) -> str:
     """Says where each start is ahead, and where the seeds' ranges are apart."""
-    greedy = pl.col("variant") == pl.col("pair")
-    score = pl.col("score")
-    games = runs.group_by("game").agg(
-        ahead=score.filter(~greedy).mean() > score.filter(greedy).mean(),
-        apart=(score.filter(~greedy).min() > score.filter(greedy).max())
-        | (score.filter(greedy).min() > score.filter(~greedy).max()),
-    )
-    name = runs["pair"][0].removesuffix("G)") + "·)"
+    starts = pl.col("variant").str.ends_with("G)")
+    exploit, explore = pl.col("score").filter(starts), pl.col("score").filter(~starts)
+    apart = (explore.min() > exploit.max()) | (exploit.min() > explore.max())
+    games = runs.group_by("game").agg(ahead=explore.mean() > exploit.mean(), apart=apart)
+    ahead, apart = games["ahead"].sum(), games["apart"].sum()
     return (
-        f"{name}: starting with exploration has the higher mean in {games['ahead'].sum()} "
-        f"of {count(len(games), 'game')}; seeds do not overlap in {games['apart'].sum()}."
+        f"{runs['pair'][0]}: starting with exploration has the higher mean in {ahead} of "
+        f"{style.count(len(games), 'game')}; seeds do not overlap in {apart}."
     )
 
 
@@ -121,7 +107,7 @@ def _draw_starts(axes: Axes, runs: pl.DataFrame) -> None:
     slanted = len(games) > 3
     look = {"rotation": 25 * slanted, "ha": "right" if slanted else "center"}
     axes.set_xticks(range(len(games)), [style.plain(game) for game in games], **look)
-    axes.set_title(style.plain(runs["pair"][0].removesuffix("G)") + "·)"))
+    axes.set_title(style.plain(runs["pair"][0]))
 
 
 # Counting against a coin
@@ -131,8 +117,8 @@ def counter_vs_coin(records: Records) -> Plot | None:
     """Plots clouds of episodes and learning curves on one game, XU and XI (figure 7)."""
     parts = _counters_and_coins(records)
     games = [own["game"][0] for own in parts]
-    game = _EXAMPLE if _EXAMPLE in games else next(iter(games), None)
-    chosen = [own for own in parts if own["game"][0] == game]
+    game = _EXAMPLE if _EXAMPLE in games else games[:1]
+    chosen = [own for own in parts if own["game"][0] in game]
     return _plot_clouds("count-and-coin", records, chosen)
 
 
@@ -145,12 +131,12 @@ def counter_vs_coin_all(records: Records) -> Plot | None:
 
 def _counters_and_coins(records: Records) -> list[pl.DataFrame]:
     """Returns the runs of a counter and of its coin, for each explore mode and game."""
-    runs = records.runs.filter("usual").drop_nulls(["mode", "mean_p_X"])
+    runs = arrange(records.runs.filter("usual"), mode=[*MODES]).drop_nulls("mean_p_X")
     parts = []
     for own in groups(runs, "mode", "game"):
         for pair in counter_and_coin(distinct(own, "variant"))[:1]:
-            parts.append(of_variants(own, pair).with_columns(budget="frames"))
-    return sorted(parts, key=lambda own: own["mode"][0], reverse=True)
+            parts.append(arrange(own, variant=pair).with_columns(budget="frames"))
+    return parts
 
 
 def _plot_clouds(name: str, records: Records, parts: list[pl.DataFrame]) -> Plot | None:
@@ -203,7 +189,7 @@ def _plot_clouds(name: str, records: Records, parts: list[pl.DataFrame]) -> Plot
     wider = sum(np.greater(spreads[1::2], spreads[::2]))
     caption = (
         f"p_X spreads more over episodes with the coin than with the counter in {wider} of "
-        f"{count(len(parts), 'comparison')}."
+        f"{style.count(len(parts), 'comparison')}."
     )
     return Plot(figure, caption, table)
 
@@ -238,10 +224,10 @@ def bandit_arms(records: Records) -> Plot | None:
     rows = [(name, bandit) for name in variants for bandit in variants[name].bandits()]
     if not rows:
         return None
-    _, notes = at_most([name for name, _ in rows], _MOST_BANDITS)
+    _, notes = style.at_most([name for name, _ in rows], _MOST_BANDITS)
     rows = rows[:_MOST_BANDITS]
     runs = runs.filter(pl.col("variant").is_in([name for name, _ in rows]))
-    games, rest = at_most(distinct(runs, "game"), _MOST_GAMES)
+    games, rest = style.at_most(distinct(runs, "game"), _MOST_GAMES)
     lines = _arm_probabilities(records, runs)
     unit, unit_name = style.frame_unit(lines["frames"].to_numpy().max())
 
@@ -270,13 +256,15 @@ def bandit_arms(records: Records) -> Plot | None:
     for cells in style.in_rows(figure.axes, len(games)):
         _draw_arm_legend(cells)
     last = lines.filter(pl.col("frames") == pl.col("frames").max().over("variant", "game"))
-    table = last.select("variant", "game", "bandit", "name", "probability")
-    table = table.rename({"name": "arm", "probability": "final probability"})
+    final = pl.col("probability").alias("final probability")
+    table = last.select("variant", "game", "bandit", pl.col("name").alias("arm"), final)
     sentences = []
     for name, bandit in rows[:4]:
         ends = last.filter(variant=name, bandit=bandit).sort("probability")
         arms = ends.group_by("game").agg(pl.last("name"))["name"].value_counts(sort=True)
-        said = listed(f"{arm} in {number}" for arm, number in arms.sort("name").rows())
+        said = style.listed(
+            f"{arm} in {number}" for arm, number in arms.sort("name").rows()
+        )
         sentences.append(f"{name}: {said}")
     caption = f"Likeliest arm at the end, by games: {'; '.join(sentences)}."
     return Plot(figure, caption, table)
@@ -344,14 +332,14 @@ def switching_rates(records: Records) -> Plot | None:
     names = [
         one for one, v in variants.items() if v.granularity == "intra" and _has_rate(v)
     ]
-    runs = of_variants(runs, names)
+    runs = arrange(runs, variant=names)
     counts = records.switches.group_by("run", "target_rate", maintain_order=True)
     rates = of_runs(counts.agg(pl.sum("made", "asked")), runs, "variant", "game", "seed")
     if rates.is_empty():
         return None
     rates = rates.with_columns(ratio=pl.col("made") / pl.col("asked"))
     games, targets = distinct(rates, "game"), rates["target_rate"].to_numpy()
-    shown, rest = at_most(games, _MOST_RATES)
+    shown, rest = style.at_most(games, _MOST_RATES)
 
     def draw(axes: Axes, game: str) -> None:
         _draw_rates(axes, rates.filter(game=game), names)

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from sidequest.figures import statistics, style
 from sidequest.figures.curves import evaluated_runs, few_learned, final_scores, summarise
-from sidequest.figures.data import Plot, Records, at_most, count, distinct, groups, some
+from sidequest.figures.data import Plot, Records, distinct, groups
 from sidequest.figures.pairs import known, modes_in, representatives
 from sidequest.figures.statistics import Strata, bootstrap, choose_scale, iqm_of_runs
 from sidequest.switching.variants import MODES
@@ -53,11 +53,11 @@ def _normalised_scores(records: Records) -> _Scores | None:
         name: scale.apply_all(final_scores(runs.filter(variant=name), games))
         for name in chosen
     }
-    notes = [f"Over {some(games, 7)}."]
+    notes = [f"Over {style.some(games, 7)}."]
     if other := [game for game in distinct(runs, "game") if game not in games]:
-        notes.append(f"Some variants lack {some(other)}: left out.")
+        notes.append(f"Some variants lack {style.some(other)}: left out.")
     if lacking := [name for name in has if name not in chosen]:
-        notes.append(f"Left out, as they lack a game: {some(lacking)}.")
+        notes.append(f"Left out, as they lack a game: {style.some(lacking)}.")
     return _Scores(scale.label, strata, games, notes)
 
 
@@ -90,7 +90,7 @@ def scores(records: Records) -> Plot | None:
     games, order = distinct(runs, "game"), [*MODES, None]
     names = distinct(runs, "variant")
     names.sort(key=lambda name: order.index(runs.filter(variant=name)["mode"][0]))
-    shown, rest = at_most(games, _MOST_GAMES)
+    shown, rest = style.at_most(games, _MOST_GAMES)
 
     def draw(axes: Axes, game: str) -> None:
         for y, name in enumerate(names):
@@ -119,8 +119,8 @@ def scores(records: Records) -> Plot | None:
     table = summarise(runs, "variant", "game")
     best = table.filter(pl.col("mean") == pl.max("mean").over("game"))
     wins = best.unique("game", keep="none")["variant"].value_counts(sort=True).rows()
-    size = f"{count(len(names), 'variant')}, {count(len(games), 'game')}"
-    caption = f"{size} and {count(len(runs), 'run')}."
+    size = f"{style.count(len(names), 'variant')}, {style.count(len(games), 'game')}"
+    caption = f"{size} and {style.count(len(runs), 'run')}."
     if wins:
         name, number = wins[0]
         caption += f" Most often the best: {name}, on {number} of {len(games)}."
@@ -150,7 +150,7 @@ def interquartile_means(records: Records) -> Plot | None:
     best, worst = table.row(0, named=True), table.row(-1, named=True)
     caption = (
         f"Highest: {best['variant']}, {best['value']:.2f}; lowest: {worst['variant']}, "
-        f"{worst['value']:.2f}, over {count(len(found.games), 'game')}."
+        f"{worst['value']:.2f}, over {style.count(len(found.games), 'game')}."
     )
     if best["low"] is not None:
         reach = table[1:].filter(pl.col("high") >= best["low"])
@@ -200,7 +200,7 @@ def improvement(records: Records) -> Plot | None:
     sentences = []
     for own in panels:
         above, below = own.filter(pl.col("low") > 0.5), own.filter(pl.col("high") < 0.5)
-        others = count(len(own), "other")
+        others = style.count(len(own), "other")
         sentences.append(
             f"{own['chosen'][0]} against {others}: the interval is above one half for "
             f"{len(above)}, below it for {len(below)}."

@@ -9,18 +9,15 @@ import pytest
 from sidequest.cli import main
 from sidequest.errors import CorruptFile
 from sidequest.figures.data import (
-    count,
     distinct,
     exploit_periods,
-    listed,
-    listed_games,
     of_runs,
     read_records,
     read_traces,
     read_variant,
-    some,
 )
 from sidequest.figures.report import gaps
+from sidequest.figures.style import count, listed, listed_games, some
 from sidequest.records import TABLES, Recorder, read_failures, read_study
 from tests.figures.fakes import Fake, make_records
 from tests.figures.made_up import FRAMES, GAMES, Cell, folder_of, make_study, write_run

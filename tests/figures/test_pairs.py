@@ -6,9 +6,7 @@ from sidequest.figures.pairs import (
     counter_and_coin,
     modes_in,
     representatives,
-    shared_settings,
     start_pairs,
-    trigger_groups,
 )
 from tests.figures.made_up import SETTINGS, VARIANTS
 
@@ -73,17 +71,3 @@ def test_the_papers_starting_pair_comes_first():
         Pair("XU-intra(=,blind,n*,G)", "XU-intra(=,blind,n*,X)"),
         Pair("XU-intra(10,blind,100,G)", "XU-intra(10,blind,100,X)"),
     ]
-
-
-def test_triggers_are_grouped_by_all_that_they_share():
-    (group,) = trigger_groups(VARIANTS)
-    assert group == {
-        "informed": "XI-intra(10,informed,p*,X)",
-        "informed:mismatch": "XI-intra(10,informed:mismatch,p*,X)",
-        "informed:variance": "XI-intra(10,informed:variance,p*,X)",
-    }
-
-
-def test_the_widest_shared_settings_come_first():
-    assert shared_settings(VARIANTS) == list(SETTINGS[2:6])  # those that XS has as well
-    assert shared_settings(["XU-step-level-0.1", "XU-step-level-0.2"]) == []
