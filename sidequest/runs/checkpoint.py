@@ -52,7 +52,7 @@ MANIFEST = "manifest.json"
 ARRAYS = "arrays.bin"
 LEARNER = "['run'].learner"
 """Where checkpoints keep the network and its normalisation."""
-SCHEMA = 7
+SCHEMA = 8
 KEPT = 2
 """Checkpoints of each run: one that turns out damaged has another before it."""
 _LARGEST = 2**28

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 # Constants without axes cost NumPy half as much as plain numbers do.
 ZERO, ONE, NAN = (np.array(number, np.float32) for number in (0.0, 1.0, np.nan))
-ONE_STEP = np.array(1, np.int32)
+ONE_STEP, FALSE = np.array(1, np.int32), np.array(False)
 _BIG = 64  # rows of a table that NumPy updates in place
 _NUMPY = (np.ndarray, np.generic, float, int, bool)
 
@@ -74,7 +74,36 @@ def _copy_back(where: Any, new: Any, old: Any) -> None:
 
 def may_hold(where: Any) -> bool:
     """Returns whether anything is marked; JAX, which cannot tell yet, says True."""
-    return namespace(where) is not np or bool(np.count_nonzero(where))
+    return not isinstance(where, _NUMPY) or bool(np.count_nonzero(where))
+
+
+def surely_below(bound: float, array: Any) -> bool:
+    """Returns whether all numbers are known to be below the bound, whatever their sign.
+
+    NumPy adds their squares, in one call; NaN is not below. JAX cannot tell yet.
+    """
+    return namespace(array) is np and float(array.dot(array)) < bound * bound
+
+
+def overwrite(array: Any, where: Any, new: Any) -> Any:
+    """Returns the array with `new` where marked; NumPy writes into it, for half the cost.
+
+    So the array has to be the caller's own, and have the shape of `where`.
+    """
+    if not isinstance(array, np.ndarray):
+        return namespace(array, where).where(where, new, array)
+    np.putmask(array, where, new)
+    return array
+
+
+def branch(index: Any, branches: Sequence[Callable[..., Any]], *arguments: Any) -> Any:
+    """Returns what the branch of this index returns; JAX evaluates all of them."""
+    if isinstance(index, _NUMPY):
+        return branches[int(index)](*arguments)
+    xp, result = namespace(index), branches[0](*arguments)
+    for number, other in enumerate(branches[1:], start=1):
+        result = xp.where(index == number, other(*arguments), result)
+    return result
 
 
 def update_if_any(where: Any, update: Callable[[Any], Any], state: Any) -> Any:
@@ -142,7 +171,7 @@ def put(table: Any, place: Any, row: Any) -> Any:
     if xp is not np:
         return xp.where(place, row[None], table)
     table = table.copy()
-    table.reshape(-1)[place] = row
+    table.put(place, row)
     return table
 
 
@@ -152,8 +181,8 @@ def push(window: Any, newest: Any) -> Any:
     if xp is not np:
         newest = xp.broadcast_to(xp.asarray(newest, window.dtype), window.shape[1:])
         return xp.concatenate([window[1:], newest[None]])
-    pushed = np.empty_like(window)
-    pushed[:-1], pushed[-1] = window[1:], newest
+    pushed = window.take(_without_first(len(window)), 0)
+    pushed[-1] = newest
     return pushed
 
 
@@ -259,6 +288,12 @@ def fold_marked(
         return add(state, part, xp.minimum(count - first, most))
 
     return lax.fori_loop(0, -(-count // most), add_part, state)
+
+
+@functools.lru_cache(maxsize=64)
+def _without_first(size: int) -> np.ndarray:
+    """Returns the places 1 .. size-1, and the last one again."""
+    return np.minimum(np.arange(1, size + 1), size - 1)
 
 
 @functools.lru_cache(maxsize=64)

@@ -25,14 +25,25 @@ a period of n steps is n actions:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sidequest.switching import homeostasis
-from sidequest.switching.arrays import NAN, ONE_STEP, may_hold, namespace
-from sidequest.switching.triggers import COIN, COUNTER, INFORMED, SIGNALS, Signal
+from sidequest.switching.arrays import (
+    FALSE,
+    NAN,
+    ONE_STEP,
+    ZERO,
+    branch,
+    may_hold,
+    namespace,
+    overwrite,
+    surely_below,
+)
+from sidequest.switching.triggers import SIGNALS, Signal
 from sidequest.types import AnyArray, Mode, Signals
 
 if TYPE_CHECKING:
@@ -111,31 +122,43 @@ def make_controller(
     ) -> tuple[Mode, ControllerState]:
         # One uniform number serves the coin, the homeostat and the starting mode:
         # a step needs only one of them.
-        first, arm = signals.is_first, state.arm
-        xp = namespace(uniform, first, state.mode)
-        kind = xp.where(state.mode, arm.explore.kind, arm.exploit.kind)
-        amount = xp.where(state.mode, arm.explore.amount, arm.exploit.amount)
+        first, arm, before = signals.is_first, state.arm, state.mode
+        xp = namespace(uniform, first, before)
+        elapsed, starts = state.elapsed.astype(np.float32), may_hold(first)
         probability = xp.where(
-            kind == COUNTER, state.elapsed >= amount, amount * (kind == COIN)
+            before,
+            branch(arm.explore.kind, _BLIND, arm.explore.amount, elapsed),
+            branch(arm.exploit.kind, _BLIND, arm.exploit.amount, elapsed),
         )
         if sources:
             x, ready, memories = _read(sources, signals, state)
+            informed = ready & (
+                branch(arm.explore.kind, _ASKS, before)
+                | branch(arm.exploit.kind, _ASKS, ~before)
+            )
             # A signal that is not finite is ignored: it would spoil the averages for good.
-            informed = (kind == INFORMED) & ready & ~first & xp.isfinite(x)
+            if not surely_below(math.inf, x):
+                informed = informed & xp.isfinite(x)
+            homeostat = state.homeostat
+            if starts:
+                informed = informed & ~first
+                homeostat = homeostasis.turn_to(arm.decade, homeostat)
             # The averages outlive the episode, and include only steps with a decision.
+            # Its target rate is that of exploit periods: explore periods have none, or
+            # the same.
             homeostat = homeostasis.observe(
-                x, amount, state.homeostat, rule, informed, arm.decade
+                x, arm.exploit.amount, homeostat, rule, informed
             )
             signal = xp.where(informed, x, NAN)
-            probability = xp.where(informed, homeostat.probability, probability)
+            probability = overwrite(probability, informed, homeostat.probability)
         else:
             memories, homeostat, signal = state[3:6]
-        before, elapsed = state.mode, state.elapsed
-        if may_hold(first):
+        elapsed = state.elapsed + ONE_STEP
+        if starts:
             probability = xp.where(first, arm.start, probability)
-            before, elapsed = before & ~first, elapsed * ~first
+            before, elapsed = before & ~first, xp.where(first, ONE_STEP, elapsed)
         drawn = uniform < probability
-        mode, elapsed = drawn ^ before, elapsed * ~drawn + ONE_STEP
+        mode, elapsed = drawn ^ before, overwrite(elapsed, drawn, ONE_STEP)
         return mode, ControllerState(
             arm, mode, elapsed, memories, homeostat, signal, probability
         )
@@ -143,18 +166,28 @@ def make_controller(
     return Controller(init, step)
 
 
+# The probability that a blind ending ends a period of so many steps, by its kind; the last
+# one is for informed endings, which ask homeostasis.
+_BLIND: tuple[Callable[..., Any], ...] = (
+    lambda amount, elapsed: ZERO,
+    lambda amount, elapsed: (elapsed >= amount).astype(np.float32),
+    lambda amount, elapsed: amount,
+    lambda amount, elapsed: ZERO,
+)
+# Of the environments in this mode, those whose ending is informed.
+_ASKS: tuple[Callable[..., Any], ...] = (*[lambda marks: FALSE] * 3, lambda marks: marks)
+
+
 def _read(
     sources: tuple[Signal, ...], signals: Signals, state: ControllerState
 ) -> tuple[Float[AnyArray, "*B"], Any, tuple[Any, ...]]:
     """Steps every signal and returns the value of the arm's own."""
-    rows = [
-        source.step(signals, memory)
-        for source, memory in zip(sources, state.memories, strict=True)
-    ]
-    x, ready, _ = rows[0]
-    for index in range(1, len(rows)):
-        xp = namespace(signals.is_first, state.mode)
-        chosen = state.arm.signal == index
-        x = xp.where(chosen, rows[index][0], x)
-        ready = xp.where(chosen, rows[index][1], ready)
-    return x, ready, tuple([memory for _, _, memory in rows])
+    x, ready, memory = sources[0].step(signals, state.memories[0])
+    memories = [memory]
+    for index in range(1, len(sources)):
+        other, other_ready, memory = sources[index].step(signals, state.memories[index])
+        memories.append(memory)
+        xp, chosen = namespace(signals.is_first, state.mode), state.arm.signal == index
+        x = xp.where(chosen, other, x)
+        ready = xp.where(chosen, other_ready, ready)
+    return x, ready, tuple(memories)

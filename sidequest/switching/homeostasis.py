@@ -46,9 +46,13 @@ from sidequest.switching.arrays import (
     ZERO,
     choose,
     locate,
+    may_hold,
     namespace,
+    overwrite,
     put,
+    surely_below,
     take,
+    tree_map,
 )
 from sidequest.types import AnyArray, Key
 
@@ -57,20 +61,25 @@ if TYPE_CHECKING:
 
 Rule = Literal["saturated", "printed"]
 
-_HORIZON = np.array(
-    100.0, np.float32
-)  # tau = _HORIZON / rate: the averages span this many switches
-_GAIN_HORIZON = np.array(
-    10.0, np.float32
-)  # the gain responds within this many switches, well inside _HORIZON
-_FLAT = np.array(
-    1e-12, np.float32
-)  # a variance below _FLAT * mean^2 is rounding, not signal
+# tau = _HORIZON / rate: the averages span this many switches.
+_HORIZON = np.array(100.0, np.float32)
+# The gain responds within this many switches, well inside _HORIZON.
+_GAIN_HORIZON = np.array(10.0, np.float32)
+_FLAT = np.array(1e-12, np.float32)  # a variance below _FLAT * mean^2 is rounding
 _DECADES = 8  # rates from 1 to 10^-7; lower ones share the last
 _LEAST_RATE = np.array(10.0 ** (1 - _DECADES), np.float32)
-_HUGE = np.array(
-    1e18, np.float32
-)  # a signal beyond it counts as this: its square must fit in float32
+_HUGE = 1e18  # a signal beyond it counts as this: its square must fit in float32
+
+
+class Scale(NamedTuple):
+    """What depends on the decade of the target rate."""
+
+    count: Int[AnyArray, "*B"]
+    """Signals so far."""
+    log: Float[AnyArray, "*B"]
+    """Log of the average of x+."""
+    gain: Float[AnyArray, "*B"]
+    """Correction of the saturated rule; the printed rule leaves it at 1."""
 
 
 class HomeostasisState(NamedTuple):
@@ -80,26 +89,27 @@ class HomeostasisState(NamedTuple):
     """Signals so far."""
     mean: Float[AnyArray, "*B"]
     variance: Float[AnyArray, "*B"]
-    count: Int[AnyArray, "decades *B"]
-    """Signals so far; for each decade of rates."""
-    log_scale: Float[AnyArray, "decades *B"]
-    """Log of the average of x+; for each decade of rates."""
-    gain: Float[AnyArray, "decades *B"]
-    """Correction of the saturated rule; the printed rule leaves it at 1."""
+    scale: Scale
+    """That of the present decade of rates."""
     probability: Float[AnyArray, "*B"]
     """Probability of the last decision."""
+    decade: Int[AnyArray, "*B"]
+    """The present one."""
+    scales: Scale
+    """Those of all decades [decades *B]; the present one's has to be stored again."""
 
 
 def init() -> HomeostasisState:
     """Returns the state before the first signal."""
+    scale = Scale(np.zeros((), np.int32), np.zeros((), np.float32), np.ones((), np.float32))
     return HomeostasisState(
         seen=np.zeros((), np.int32),
         mean=np.zeros((), np.float32),
         variance=np.ones((), np.float32),
-        count=np.zeros(_DECADES, np.int32),
-        log_scale=np.zeros(_DECADES, np.float32),
-        gain=np.ones(_DECADES, np.float32),
+        scale=scale,
         probability=np.zeros((), np.float32),
+        decade=np.zeros((), np.int32),
+        scales=Scale(*(np.repeat(number, _DECADES) for number in scale)),
     )
 
 
@@ -116,12 +126,21 @@ def step(
     """
     xp = namespace(signal, rate, state.mean)
     signal, rate = xp.asarray(signal, np.float32), xp.asarray(rate, np.float32)
-    state = observe(signal, rate, state, rule)
+    state = observe(signal, rate, turn_to(decade_of(rate), state), rule)
     if not str(getattr(key, "dtype", "float")).startswith("float"):
         import jax
 
         key = jax.random.uniform(key)
     return key < state.probability, state
+
+
+def turn_to(decade: Int[AnyArray, "*B"], state: HomeostasisState) -> HomeostasisState:
+    """Returns the state with the scale of this decade as the present one."""
+    before, now = locate(state.decade, _DECADES), locate(decade, _DECADES)
+    scales = tree_map(lambda all, own: put(all, before, own), state.scales, state.scale)
+    scale = tree_map(lambda all: take(all, now), scales)
+    decade = namespace(decade).array(decade)  # a copy, which NumPy may write into
+    return state._replace(scale=scale, decade=decade, scales=scales)
 
 
 def observe(
@@ -130,52 +149,41 @@ def observe(
     state: HomeostasisState,
     rule: Rule = "saturated",
     where: Bool[AnyArray, "*B"] | None = None,
-    decade: Int[AnyArray, "*B"] | None = None,
 ) -> HomeostasisState:
     """Takes in one signal without drawing; the state holds the probability of a switch.
 
-    The state changes only `where` marked, if that is given; `decade` is that of the rate.
+    The rate is of the state's present decade. Where not marked the state stays.
     """
-    xp = namespace(signal, state.mean)
-    place = locate(decade_of(rate) if decade is None else decade, _DECADES)
-    old_count = take(state.count, place)
-    old_log_scale, old_gain = take(state.log_scale, place), take(state.gain, place)
-    seen, count, longest = state.seen + ONE_STEP, old_count + ONE_STEP, _HORIZON / rate
+    xp, scale = namespace(signal, state.mean), state.scale
+    seen, count, longest = state.seen + ONE_STEP, scale.count + ONE_STEP, _HORIZON / rate
     # The mean and the variance have seen all signals, a scale those of its decade.
     tau = xp.minimum(seen.astype(np.float32), longest)
-    signal = xp.maximum(xp.minimum(signal, _HUGE), -_HUGE)
+    if not surely_below(_HUGE, signal):
+        signal = xp.clip(signal, -_HUGE, _HUGE)
     mean = state.mean + (signal - state.mean) / tau
     error = signal - mean
     variance = state.variance + (error * error - state.variance) / tau
-    flat = variance <= _FLAT * (mean * mean)
-    z = error / xp.sqrt(variance + flat) * ~flat
+    flat, divisor = variance <= _FLAT * (mean * mean), variance
+    if may_hold(flat):
+        error, divisor = error * ~flat, variance + flat
+    z = error / xp.sqrt(divisor)
     tau = xp.minimum(count.astype(np.float32), longest)
     decide = _RULES.get(rule) or find_rule(rule)
-    change, probability, gain = decide(xp, z - old_log_scale, rate, tau, count, old_gain)
-    # `change` is formed apart: added term by term to log_scale, its small parts would
+    change, probability, gain = decide(xp, z - scale.log, rate, tau, count, scale.gain)
+    # `change` is formed apart: added term by term to the log, its small parts would
     # drown in float32 when tau is 10^6.
-    new = HomeostasisState(
-        seen, mean, variance, count, old_log_scale + change, gain, probability
-    )
+    scale = Scale(count, scale.log + change, gain)
+    new = (seen, mean, variance, scale, probability)
     if where is not None:
-        old = (*state[:3], old_count, old_log_scale, old_gain, state.probability)
-        new = choose(where, new, old)
-    return HomeostasisState(
-        seen=new.seen,
-        mean=new.mean,
-        variance=new.variance,
-        count=put(state.count, place, new.count),
-        log_scale=put(state.log_scale, place, new.log_scale),
-        gain=put(state.gain, place, new.gain),
-        probability=new.probability,
-    )
+        new = choose(where, new, state[:5])
+    return HomeostasisState(*new, decade=state.decade, scales=state.scales)
 
 
 def decade_of(rate: Float[AnyArray, "*B"]) -> Int[AnyArray, "*B"]:
     """Returns the index of the scale and the gain that serve a target rate."""
     xp = namespace(rate)
     decade = xp.rint(-xp.log10(xp.maximum(rate, _LEAST_RATE)))
-    return xp.maximum(decade, ZERO).astype(int)
+    return xp.maximum(decade, ZERO).astype(np.int32)
 
 
 def _printed(xp: Any, excess, rate, tau, count, gain):
@@ -191,7 +199,7 @@ def _saturated(xp: Any, excess, rate, tau, count, gain):
     ratio = xp.exp(excess)
     scaled_rate = rate * gain
     # At t = 1 there is no scale yet to compare with.
-    ratio = xp.where(count > ONE_STEP, xp.minimum(ratio, ONE / scaled_rate), ratio)
+    ratio = overwrite(xp.minimum(ratio, ONE / scaled_rate), count == ONE_STEP, ratio)
     growth = (ratio - ONE) / tau
     probability = xp.minimum(scaled_rate * ratio / (ONE + growth), ONE)
     gain = gain * xp.exp((rate - probability) / _GAIN_HORIZON)

@@ -104,14 +104,16 @@ def step(mode: Mode, is_first: Bool[AnyArray, "*B"], state: PeriodsState) -> Per
             counts=clear(state.counts, is_first),
             sums=clear(state.sums, is_first),
         )
-    closes = (state.open_length > 0) & ~mode
-    tables = _insert(state.counts, state.sums, state.open_length, closes)
+    open_length = (state.open_length + ONE_STEP) * mode
+    closes = open_length < state.open_length
+    counts, sums = _insert(state.counts, state.sums, state.open_length, closes)
     return PeriodsState(
-        state.steps + ONE_STEP,
-        state.explored + mode,
-        (state.open_length + ONE_STEP) * mode,
-        state.started_exploring,
-        *tables,
+        steps=state.steps + ONE_STEP,
+        explored=state.explored + mode,
+        open_length=open_length,
+        started_exploring=state.started_exploring,
+        counts=counts,
+        sums=sums,
     )
 
 

@@ -31,6 +31,7 @@ from sidequest.switching.arrays import (
     may_hold,
     namespace,
     repeat,
+    surely_below,
     tree_map,
     update_if_any,
 )
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 DISCOUNT = 0.997  # the paper's
 UNIFORMS = 1 + len(DIMENSIONS)
 """Uniform random numbers that a step of one environment takes: for its mode and its arm."""
-_VERSION = 2  # of `Switch.state_dict`
+_VERSION = 3  # of `Switch.state_dict`
 _SHARED = 16  # a bandit's update waits for a 16th of the environments
 _SPAWN = 0x51DE
 _KEPT = 1_000  # steps that `Switch.plot` can show
@@ -183,7 +184,8 @@ def _join(
                 lambda state: start_episodes(uniforms[1:], first, returns, state),
                 state,
             )
-            returns, begins = returns * ~first, begins & ~first
+            xp = namespace(first, returns)
+            returns, begins = xp.where(first, ZERO, returns), begins & ~first
         before = state.controllers
         modes, controllers = controller.step(
             uniforms[0], Signals(first, *signals[1:]), before
@@ -324,7 +326,7 @@ class Switch:
             raise ValueError(f"signal is {signal!r}; it is a function, or a `Signal`")
         self._arguments = {"arms": arms, "signal": signal, "bandit": bandit, "rule": rule}
         needed = () if signal is not None else self.variant.signals
-        self._needed = [name for name in needed if name in _GIVEN]
+        self._needed = [_GIVEN.index(name) for name in needed if name in _GIVEN]
         self._fixed = name_arms(self.variant, arms)
         self._functions = make_switch(self.variant, **self._arguments)
         self._state = self._functions.init(self.streams)
@@ -367,30 +369,31 @@ class Switch:
           novelty: for a signal of your own.
         """
         given = (value, action_mismatch, value_variance, novelty)
-        for name in self._needed:
-            if given[_GIVEN.index(name)] is None:
+        for place in self._needed:
+            if given[place] is None:
+                name = _GIVEN[place]
                 raise ValueError(f"{self.variant} needs {name}: pass {name}=...")
+        state, size = self._state, self.streams
         with np.errstate(all="ignore"):
             row = self._row("discount", discount)
-            if not (0 <= row.min() and row.max() <= 1 if row.ndim else 0 <= row <= 1):
+            low, high = (row.min(), row.max()) if row.ndim else (float(row),) * 2
+            if not (0 <= low and high <= 1):
                 raise ValueError(f"discount is {discount}; it is 0 to 1")
-            first = self._marks("is_first", is_first)
-            last = self._marks("is_last", is_last)
+            first, last = self._marks("is_first", is_first), None
+            if is_last is not False:
+                last = self._marks("is_last", is_last).copy()  # the state keeps it
+                last = last if np.count_nonzero(last) else None
             signals = Signals(
                 first, self._row("reward", reward), row, *map(self._row, _GIVEN, given)
             )
             # Without an episode's start no arm is drawn.
-            rows = UNIFORMS if np.count_nonzero(first | self._state.begins) else 1
-            modes, self._state = self._functions.step(
-                self._state,
-                self._rng.random((rows, self.streams), np.float32),
-                signals,
-                last if last is not self._false and np.count_nonzero(last) else None,
-            )
+            starts = np.count_nonzero(first | state.begins) > 0
+            uniforms = self._rng.random((UNIFORMS if starts else 1, size), np.float32)
+            modes, state = self._functions.step(state, uniforms, signals, last)
         place = self._steps % _KEPT
         self._explored[place] = modes
-        self._started[place] = self._state.periods.steps == ONE_STEP
-        self._steps += 1
+        self._started[place] = starts and state.periods.steps == ONE_STEP
+        self._state, self._steps = state, self._steps + 1
         return modes.copy()
 
     def _row(self, name: str, data: ArrayLike | None) -> Float[np.ndarray, "*B"]:
@@ -400,15 +403,14 @@ class Switch:
         if type(data) is float and abs(data) < _LARGEST:
             return np.array(data, np.float32)
         row = self._array(name, data).astype(np.float32, copy=False)
-        # The sum of squares is finite, or it has to be looked at more closely.
-        if not math.isfinite(row.dot(row)) and not np.isfinite(row).all():
+        if not surely_below(math.inf, row) and not np.isfinite(row).all():
             raise ValueError(f"{name} holds a number that is not finite: {data}")
         return row
 
     def _marks(self, name: str, data: ArrayLike) -> Bool[np.ndarray, "B"]:
         if data is False:
             return self._false
-        marks = self._array(name, data).astype(bool)  # a copy: the state may keep it
+        marks = self._array(name, data).astype(bool, copy=False)
         return marks if marks.ndim else np.full(self.streams, marks)
 
     def _array(self, name: str, data: ArrayLike) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from sidequest.switching.arrays import ONE, ONE_STEP, ZERO, namespace, push
+from sidequest.switching.arrays import ONE, ONE_STEP, ZERO, may_hold, namespace, push
 from sidequest.types import AnyArray, Signals
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def value_promise(
     """
     if horizon < 1:
         raise ValueError(f"horizon is {horizon}; a promise needs 1 step or more")
+    enough = np.array(horizon, np.int32)
 
     def init() -> PromiseState:
         zeros = np.zeros(horizon, np.float32)
@@ -82,17 +83,18 @@ def value_promise(
             returns = state.returns * signals.discount + signals.reward
         discounts = state.discounts * signals.discount
         gap = abs(state.values[0] - returns[0] - discounts[0] * signals.value)
-        same = ~signals.is_first
-        ready = same & (state.age >= horizon)
         # At an episode's start the window is not wiped: its age says that what is in
         # it belongs to the past, and k steps later all of it has left.
+        age, first = state.age, signals.is_first
+        if may_hold(first):
+            age = age * ~first
         window = PromiseState(
             values=push(state.values, signals.value),
             returns=push(returns, ZERO),
             discounts=push(discounts, ONE),
-            age=state.age * same + ONE_STEP,
+            age=age + ONE_STEP,
         )
-        return gap, ready, window
+        return gap, age >= enough, window
 
     return Signal(init, step)
 

@@ -118,7 +118,7 @@ def test_the_homeostat_sees_decisions_only():
     #                                             k = 5: the window is full from t = 5 on
     assert draw_trace(modes, signals.is_first) == "GGGGGXXXGX|GGGGGXX"
     assert "".join(asked) == ".....?...?" + ".....?."
-    assert states.homeostat.count.sum(axis=1).tolist() == [
+    assert states.homeostat.seen.tolist() == [
         *[0] * 5,
         *[1] * 4,
         *[2] * 6,
@@ -131,7 +131,7 @@ def test_homeostat_outlives_the_episode_and_the_window_does_not():
     signals = make_signals(30, "." * 10 + "|" + "." * 20, value=np.arange(30.0))
     _, states = play("XU-intra(1,informed,0.001,G)", signals, seed=1)
     # Ten steps, k = 5: five decisions. They are still there in the next episode ...
-    assert states.homeostat.count[[9, 10, 14, 15]].sum(axis=1).tolist() == [5, 5, 5, 6]
+    assert states.homeostat.seen[[9, 10, 14, 15]].tolist() == [5, 5, 5, 6]
     # ... while the window is filled anew: nothing compares values of two episodes.
     assert np.isnan(states.signal[10:15]).all()
     # Values rise by 1 a step with nothing earned, so every gap of 5 steps is 5.
@@ -143,20 +143,20 @@ def test_no_trigger_and_no_average_while_the_window_fills():
     signals = make_signals(50, 5, value=np.arange(50.0))  # episodes too short for k = 5
     modes, states = play("XU-intra(1,informed,1.0,G)", signals)
     assert not modes.any()
-    assert not states.homeostat.count.any()
+    assert not states.homeostat.seen.any()
     assert np.isnan(states.signal).all()
 
 
 def test_symmetric_informed_listens_in_both_modes():
     _, states = play("XU-intra(=,informed,0.5,G)", make_signals(64))
-    assert states.homeostat.count[-1].sum() == 64 - 5
+    assert states.homeostat.seen[-1] == 64 - 5
 
 
 def test_the_initial_period_is_not_a_decision():
     _, states = play("XU-intra(3,informed:mismatch,1.0,X)", make_signals(5))
     #  t    0 1 2 3 4
     # mode  X X X G X
-    assert states.homeostat.count.sum(axis=1).tolist() == [0, 0, 0, 0, 1]
+    assert states.homeostat.seen.tolist() == [0, 0, 0, 0, 1]
     assert states.probability.tolist() == [1.0, 0.0, 0.0, 1.0, 1.0]
 
 

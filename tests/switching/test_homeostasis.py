@@ -213,7 +213,7 @@ def test_the_rate_may_change_from_episode_to_episode():
     rates = jnp.where(jnp.arange(steps) < half, 0.01, 0.1)
 
     def step(state, row):
-        state = homeostasis.observe(*row, state)
+        _, state = homeostasis.step(jnp.float32(0.5), *row, state)
         return state, state.probability
 
     probability = jax.lax.scan(step, homeostasis.init(), (signal, rates))[1]

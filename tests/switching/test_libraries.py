@@ -105,7 +105,7 @@ def test_numpy_stays_numpy_and_jax_stays_jax():
         state = jax.tree.map(xp.asarray, homeostasis.init())
         switches, state = homeostasis.step(key, xp.float32(1.0), xp.float32(0.1), state)
         kind = jax.Array if xp is jnp else (np.ndarray, np.generic)
-        assert all(isinstance(leaf, kind) for leaf in (switches, *state))
+        assert all(isinstance(leaf, kind) for leaf in jax.tree.leaves((switches, state)))
 
 
 def test_the_measures_of_disagreement():
