@@ -36,6 +36,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -176,6 +177,10 @@ class Recorder:
         """
         lines = [self.folder / f"{table}.jsonl" for table in self._tables]
         self.close()
+        if find_spec("polars") is None:  # then tables stay lines: nothing is lost
+            for path in lines:
+                read_file(self.folder, path.name, self.run)
+            files, lines = (*files, *(path.name for path in lines)), []
         with _writing(self.folder / RUN_FILE):
             for path in lines:
                 table = read_table(self.folder, path.stem, run=self.run)
@@ -245,7 +250,9 @@ def read_table(
 
     folder = Path(folder)
     run = read_run(folder) if run is None else run
-    name = f"{table}.parquet" if run.get("finished") else f"{table}.jsonl"
+    name = f"{table}.jsonl"
+    if run.get("finished") and name not in run.get("digests", ()):
+        name = f"{table}.parquet"
     try:
         data = read_file(folder, name, run)
     except CorruptFile:

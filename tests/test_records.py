@@ -122,6 +122,21 @@ def test_a_finished_run_holds_the_same_in_parquet(recorder):
     assert signal == [[None, 0.5]]
 
 
+def test_without_polars_a_finished_run_keeps_its_lines(recorder, monkeypatch):
+    monkeypatch.setattr(records, "find_spec", lambda name: None)
+    recorder.write("episodes", ROWS)
+    recorder.flush()
+    before = read_table(recorder.folder, "episodes")
+    recorder.finish(frames=20, seconds=1.25)
+    files = sorted(path.name for path in recorder.folder.iterdir())
+    assert files == ["episodes.jsonl", "run.json"]
+    assert read_table(recorder.folder, "episodes").equals(before)
+    path = recorder.folder / "episodes.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"3", b"4"))
+    with pytest.raises(CorruptFile, match=r"episodes\.jsonl cannot be read"):
+        read_table(recorder.folder, "episodes")
+
+
 def test_the_run_file_says_whether_the_run_has_finished(recorder):
     assert read_run(recorder.folder) == {**RUN, "digests": {}, "finished": None}
     assert has_digests(read_run(recorder.folder))
