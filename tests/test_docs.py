@@ -86,18 +86,22 @@ WORDS_WE_DO_NOT_USE = (
     r"\bmend(s|ed)?\b",
     r"bit by bit",
     r"there and back",
-    r"\bgoes on\b",
+    r"\b(go|goes|going|went) on\b",
+    r"\bcut off\b",
+    r"\bleaves? behind\b",
+    r"\bby turns\b",
     r"was asked for",
     r"stood still",
     r"for want of",
     r"\bgreatest\b",
-    r"\b(sitting|keeper|scribe|teller|crews?|labour|cargo|rehearsal)\b",
-    r"\bin company\b",
+    r"\b(sitting|keeper|scribe|teller|crews?|labour|cargo|rehearsal|enrol|hired?)\b",
+    r"\b(company|memory held)\b",
     r"what the network says",
 )
 TEXTS = [
     *PAGES,
     *(ROOT / "examples").glob("*.py"),
+    *(path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)),
     *(
         path
         for ending in ("py", "toml", "html")

@@ -11,7 +11,7 @@ import inspect
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -60,7 +60,31 @@ def main(arguments: list[str] | None = None) -> None:
         signal.signal(signal.SIGINT, _exit_at_once)
         open_closed_streams()
         sys.stderr = _Unwatched(sys.stderr)
-    name, *options = arguments or ["--help"]
+    _exit(_run(*(arguments or ["--help"])))
+
+
+def _run(name: str, *options: str) -> int | None:
+    """Runs a command and returns its exit code."""
+    try:
+        return _dispatch(name, options)
+    except ModuleNotFoundError as error:
+        missing = missing_extra(f"`sidequest {name}`", error)
+        if missing is error:
+            raise
+        _fail(str(missing))
+    except SystemExit as ended:  # of tyro, after what it printed
+        return int(ended.code or 0)
+    except BrokenPipeError:
+        return 0  # the reader of the output, such as `head`, has enough
+    except SidequestError as error:
+        _fail(str(error), error.exit_code)
+    except OSError as error:
+        if error.errno not in _CANNOT_WRITE:
+            raise
+        _fail(f"{error.filename or _OUTPUT}: {error.strerror}", Exit.CANNOT_WRITE)
+
+
+def _dispatch(name: str, options: Sequence[str]) -> int | None:
     if name in ("-h", "--help"):
         commands = "\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())
         print(_HELP.format(commands=commands))
@@ -69,12 +93,17 @@ def main(arguments: list[str] | None = None) -> None:
 
         print(sidequest.__version__)
     elif name == "--completion":
-        shell = (options or ["bash"])[0]
+        shell = options[0] if options else "bash"
         if shell not in _SHELLS:
             _fail(unknown("shell", shell, _SHELLS))
         _print_completion(shell)
     elif name in COMMANDS:
-        _exit(_run(name, options))
+        import tyro
+
+        from sidequest.cli.options import MARKERS
+
+        prog = f"sidequest {name}"
+        return tyro.cli(command_named(name), args=options, prog=prog, config=MARKERS)
     else:
         _fail(unknown("command", name, COMMANDS))
 
@@ -101,30 +130,6 @@ def command_named(name: str) -> Callable[..., int | None]:
     bare = inspect.unwrap(command)  # a type checker may have wrapped it
     bare.__doc__ = join_lines(bare.__doc__ or "")
     return command
-
-
-def _run(name: str, options: list[str]) -> int | None:
-    """Runs a command and returns its exit code."""
-    import tyro
-
-    from sidequest.cli.options import MARKERS
-
-    prog = f"sidequest {name}"
-    try:
-        return tyro.cli(command_named(name), args=options, prog=prog, config=MARKERS)
-    except ModuleNotFoundError as error:
-        missing = missing_extra(f"`{prog}`", error)
-        if missing is error:
-            raise
-        _fail(str(missing))
-    except BrokenPipeError:
-        return 0  # the reader of the output, such as `head`, has enough
-    except SidequestError as error:
-        _fail(str(error), error.exit_code)
-    except OSError as error:
-        if error.errno not in _CANNOT_WRITE:
-            raise
-        _fail(f"{error.filename or _OUTPUT}: {error.strerror}", Exit.CANNOT_WRITE)
 
 
 def _exit_at_once(*_) -> NoReturn:

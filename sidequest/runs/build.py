@@ -369,7 +369,7 @@ class RunState(NamedTuple):
 
 
 class IterationRecord(NamedTuple):
-    """What one iteration of a run leaves behind for the tables."""
+    """What one iteration of a run records for the tables."""
 
     summaries: EpisodeSummary
     """[L, B]; read only where `finished`."""
@@ -386,7 +386,7 @@ class IterationRecord(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What some iterations of a group of runs leave behind, on the host."""
+    """What some iterations of a group of runs record, on the host."""
 
     start: int
     """Frames of each run before these iterations."""

@@ -81,7 +81,7 @@ streamed from the device to the disk, while training pauses."""
 
 
 class _BlockRecord(NamedTuple):
-    """What one block leaves behind for the tables; NumPy arrays."""
+    """What one block records for the tables; NumPy arrays."""
 
     block: int
     """Its number, from 0."""
@@ -111,7 +111,7 @@ class HostedLoop:
         """
         if len(groups) < FEWEST_GROUPS or agent.streams % len(groups):
             raise ValueError(
-                f"{agent.streams} streams in {len(groups)} groups: there must be "
+                f"{agent.streams} environments in {len(groups)} groups: there must be "
                 f"{FEWEST_GROUPS} groups or more, of one size"
             )
         self.agent, self.pace = agent, agent.pace

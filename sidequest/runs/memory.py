@@ -31,12 +31,12 @@ from sidequest.switching.variants import Variant
 
 _BLOCKS_AT_WORK = 4
 """Reserve, in blocks of raw frames of all environments: one fills, and adding it to replay
-takes 2.2 more, by XLA's account of the program at the paper's sizes."""
+takes 2.2 more, by XLA's analysis of the program at the paper's sizes."""
 
 _BATCHES_AT_WORK = 18
 """Reserve, in batches of raw frames: one is trained on, the next is drawn, and an update
-takes 13.6 more, or 14.8 with XI, by the same account. It was made for a CPU: an accelerator
-needs less for activations in bfloat16, and some to try convolutions out."""
+takes 13.6 more, or 14.8 with XI, by the same analysis. It was made for a CPU: an
+accelerator needs less for activations in bfloat16, and some to try convolutions out."""
 
 _LEARNERS = 3
 """Reserve, in sizes of the learner, which holds four networks: its own, the target, two

@@ -1,4 +1,4 @@
-"""Turns what iterations of a run leave behind into rows of its tables, and those into
+"""Turns what iterations of a run record into rows of its tables, and those into
 TensorBoard files. docs/records.md says what each column means."""
 
 import math

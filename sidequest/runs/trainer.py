@@ -80,7 +80,7 @@ class Runtime(Protocol):
         ...
 
     def advance(self) -> Chunk:
-        """Trains for a while; returns what that leaves behind."""
+        """Trains for a while; returns what was recorded."""
         ...
 
     def snapshot(self, replay: bool) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -344,7 +344,7 @@ class _GroupLog:
         self._lap = time.perf_counter()
 
     def write(self, chunk: Chunk, frames: int) -> Progress:
-        """Writes what a chunk leaves behind; returns what a display shows."""
+        """Writes what a chunk recorded; returns what a display shows."""
         clock = Clock(chunk.start, self._streams, self._frames_per_step)
         columns = (self._logs, chunk.records, chunk.updates, chunk.evaluations)
         rows = [

@@ -505,9 +505,9 @@ def test_each_run_of_a_population_has_its_own_normalisation():
     both, _, _ = jax.vmap(learner.update, in_axes=(0, 0, None, None))(
         stacked(states), stacked(batches), random_core(0), WEIGHTS
     )
-    for member, (state, steps) in enumerate(zip(states, batches, strict=True)):
+    for i, (state, steps) in enumerate(zip(states, batches, strict=True)):
         alone, _, _ = learner.update(state, steps, random_core(0), WEIGHTS)
-        own = jax.tree.map(lambda leaf, member=member: leaf[member], both.network)
+        own = jax.tree.map(lambda leaf, i=i: leaf[i], both.network)
         for ours, theirs in zip(*map(jax.tree.leaves, (own, alone.network)), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
     means = both.normalisation.observation_mean

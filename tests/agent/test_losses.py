@@ -168,7 +168,7 @@ def test_by_hand():
 
 
 def test_a_truncation_by_hand():
-    # The episode is cut off by transition 2. Transition 1 bootstraps at s_2: 2 + 0.9 * 20
+    # The episode is truncated by transition 2. Transition 1 bootstraps at s_2: 2 + 0.9 * 20
     r, v = jnp.array([1.0, 2, 4, 8]), jnp.array([10.0, 20, 30, 40])
     ends = ends_of(4, truncated=(2,))
     target = n_step_targets(r, ends, v, jnp.ones(4, bool), 2)
@@ -181,7 +181,7 @@ def test_a_truncation_by_hand():
 
 @pytest.mark.parametrize("timeout_is_terminal", [False, True])
 def test_a_return_that_is_not_episodic_passes_into_the_next_episode(timeout_is_terminal):
-    # Transition 0 terminates, 1 is cut off by time, 2 by an interruption, n = 2, gamma 0.9:
+    # Transition 0 terminates, 1 is truncated by time, 2 by an interruption, n 2, gamma 0.9:
     #   1 + 0.9 (2 + 0.9 * 20);  2 + 0.9 * 20, at s_2 at the latest;  nothing;  8 + 0.9 * 40
     nothing = jnp.zeros(4, bool)
     ends = ends_by(

@@ -21,7 +21,7 @@ def make_core(seed=0):
 
 
 def make_batch(*streams):
-    """Projections, first steps and a state of some streams; the first goes on with it."""
+    """Projections, first steps and a state of a batch; the first continues from it."""
     keys = jax.random.split(jax.random.key(0), 3)
     projections = 2 * jax.random.normal(keys[0], (STEPS, *streams, 4 * UNITS))
     is_first = jax.random.bernoulli(keys[1], 0.2, (STEPS, *streams)).at[0].set(False)

@@ -261,7 +261,7 @@ def test_a_population_is_its_members_apart():
         return eqx.filter_grad(loss)(network)
 
     together = eqx.filter_jit(eqx.filter_vmap(gradient))(stack(networks), stack(inputs))
-    apart = stack([gradient(*member) for member in zip(networks, inputs, strict=True)])
+    apart = stack([gradient(*one) for one in zip(networks, inputs, strict=True)])
     assert_close(together, apart, 1e-4)
 
 

@@ -128,7 +128,7 @@ def folder_of(cell: Cell) -> Path:
 
 
 def write_run(folder: Path, cell: Cell) -> None:
-    """What a recorder leaves behind: Parquet of a finished run, JSON lines before.
+    """What a recorder writes: Parquet of a finished run, JSON lines before.
 
     Written directly, because a recorder looks at every number, and there are millions.
     """

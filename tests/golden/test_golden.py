@@ -1,4 +1,4 @@
-"""What small runs leave behind is what they left before: values, not bytes.
+"""What small runs record is what they recorded before: values, not bytes.
 
 `records/` was made by `python -m tests.golden.runs` at commit c3a02f5, before the package
 was restructured, compiled as conftest.py says; `quick_scores.csv` by `sidequest study

@@ -53,7 +53,7 @@ def test_case_02_stopped_and_resumed(uninterrupted, tmp_path, stops):
 
 @pytest.mark.slow
 def test_case_02_runs_that_are_not_equally_far(uninterrupted, tmp_path):
-    """One goes on alone from its checkpoint, the other begins; both as if together."""
+    """One resumes alone from its checkpoint, the other begins; both as if together."""
     first, second = specs(tmp_path, 0, 1)
     with pytest.raises(Interrupted):
         run([first], Watcher(stop_after=2))

@@ -1,4 +1,4 @@
-"""Runs on emulators go on with everything but the emulators' inner state."""
+"""Runs on emulators resume with everything but the emulators' inner state."""
 
 import shutil
 

@@ -237,15 +237,15 @@ def test_population_equals_its_members():
     together = jax.jit(jax.vmap(step, in_axes=(0, 0, None, 0)))
     one = replay.init()
     many = jax.tree.map(lambda x: jnp.stack([x] * 3), one)
-    members = [one] * 3
+    states = [one] * 3
     for number in range(9):
         keys = jax.random.split(jax.random.key(number), 3)
         priorities = jax.random.uniform(keys[0], (3, 3))
         many, samples = together(keys, many, jnp.int32(number), priorities)
         pairs = [
-            step(keys[i], members[i], jnp.int32(number), priorities[i]) for i in range(3)
+            step(keys[i], states[i], jnp.int32(number), priorities[i]) for i in range(3)
         ]
-        members = [state for state, _ in pairs]
+        states = [state for state, _ in pairs]
         alone = jax.tree.map(lambda *xs: jnp.stack(xs), *pairs)
         jax.tree.map(np.testing.assert_array_equal, (many, samples), alone)
 

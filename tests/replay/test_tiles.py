@@ -179,9 +179,9 @@ def test_scan_of_a_population_equals_loops_over_its_members():
     scan = jax.jit(jax.vmap(lambda b: jax.lax.scan(one, replay.init(), (numbers, b))))
     together = scan(stack([stack(b) for b in blocks]))
     step, alone = jax.jit(one), []
-    for member in blocks:
+    for own in blocks:
         state, samples = replay.init(), []
-        for x in zip(numbers, member, strict=True):
+        for x in zip(numbers, own, strict=True):
             state, sample = step(state, x)
             samples.append(sample)
         alone.append((state, stack(samples)))

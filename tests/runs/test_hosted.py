@@ -273,9 +273,9 @@ class Logged(Drawn):
 
 
 def test_what_is_sent_off_when_and_that_records_do_not_depend_on_it():
-    """The first group is received at the start, then one a visit: after that, what was
-    dispatched `lag` visits ago is sent off. The evaluator e is received with g0, which the
-    last visit of a round receives, and acts in the first visit of the next."""
+    """The first group is received at the start, then one a group step: after that, what
+    was dispatched `lag` group steps ago is sent off. The evaluator e is received with g0,
+    which the last group step of all groups receives, and acts in the next."""
     expected = {
         1: "g0|g1|g2>g0|g3>g1|g4>g2|g5>g3|g0>g4|e|g1>g5|g2>g0>e|g3>g1|g4>g2|g5>g3|g0>g4|e",
         2: "g0|g1|g2|g3>g0|g4>g1|g5>g2|g0>g3|e|g1>g4|g2>g5|g3>g0>e|g4>g1|g5>g2|g0>g3|e",
@@ -302,20 +302,20 @@ def test_what_is_sent_off_when_and_that_records_do_not_depend_on_it():
 
 @pytest.mark.parametrize("groups", range(3, 13))
 def test_a_group_is_sent_off_before_it_is_wanted(groups):
-    """Acted on in visit v, it is received again in visit v + groups - 1."""
+    """Acted on in group step v, it is received again in group step v + groups - 1."""
     assert 1 <= choose_lag(groups) <= groups - 2
 
 
-def test_actors_pull_parameters_when_it_is_time(run):
-    def pulled() -> bool:
+def test_parameters_are_synced_when_it_is_time(run):
+    def synced() -> bool:
         policy, learner = run.state.run.policy, run.state.run.learner
         return bool(
             jnp.all(policy.q_function.network.post.weight == learner.network.post.weight)
         )
 
-    # Every second block. Updates start with the fourth block, the first pull after them
+    # Every second block. Updates start with the fourth block, the first sync after them
     # is that of the sixth; here its end is seen when the record of the fifth is out.
-    seen = [(record.block + 1, pulled()) for record in iter_until(run, 8)]
+    seen = [(record.block + 1, synced()) for record in iter_until(run, 8)]
     assert [block for block, newest in seen if newest and block > 3] == [5, 7]
 
 
@@ -416,12 +416,12 @@ def test_the_evaluator_plays_what_the_network_likes_best():
         np.testing.assert_array_equal(np.stack(actions)[:, stream], expected)
 
 
-@pytest.mark.parametrize("visits, events", [(8, 3), (12, 4), (5, 0), (4, 9), (320, 16)])
-def test_events_are_spread_evenly(visits, events):
-    shares = [share(number, visits, events) for number in range(visits)]
+@pytest.mark.parametrize("steps, events", [(8, 3), (12, 4), (5, 0), (4, 9), (320, 16)])
+def test_events_are_spread_evenly(steps, events):
+    shares = [share(number, steps, events) for number in range(steps)]
     assert sum(shares) == events
     assert max(shares) - min(shares) <= 1
-    if (visits, events) == (8, 3):
+    if (steps, events) == (8, 3):
         assert shares == [0, 1, 0, 1, 0, 0, 1, 0]
 
 

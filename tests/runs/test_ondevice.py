@@ -1,4 +1,4 @@
-"""The compiled loop against itself: members alone, rounds by hand, steps by hand."""
+"""The compiled loop against itself: runs alone, iterations by hand, steps by hand."""
 
 import functools
 import itertools
@@ -18,9 +18,9 @@ from sidequest.runs.build import Pace
 from sidequest.runs.ondevice import make_mesh, map_runs, split_runs
 from tests.runs.tiny import TINY, arrays, at, make_loop, stack
 
-ROUNDS = 9
+ITERATIONS = 9
 HEADS = "XI-intra(2,informed:variance,p*,X)"  # decides the heads, and so the program
-MEMBERS = [
+RUNS = [
     # Seeds and variants differ. What needs fewer heads can share the program.
     (HEADS, 0),
     ("XU-intra(2,informed,p*,X)", 0),
@@ -29,7 +29,7 @@ MEMBERS = [
 ]
 ADAPTED = [["exploit"], ["exploit"], ["exploit", "explore"], ["start"]]
 GAME = make_probe("probe:memory_7", memory(7))  # episodes of 8 steps
-# 5/2 * 3 / 8 updates a block, a bandit's choice among few arms, a pull every second block.
+# 5/2 * 3 / 8 updates a block, a bandit's choice among few arms, a sync every second block.
 CONFIG = change(
     TINY,
     **{
@@ -50,42 +50,42 @@ def loop():
 
 @pytest.fixture(scope="module")
 def individuals(loop):
-    return [loop.arrays(*member) for member in MEMBERS]
+    return [loop.arrays(*run) for run in RUNS]
 
 
 @pytest.fixture(scope="module")
 def alone(loop, individuals):
-    """Each member by itself, a round at a time: its states and its records."""
+    """Each run by itself, an iteration at a time: its states and its records."""
     init = jax.jit(loop.init)
-    one = jax.jit(lambda member, block: loop.iterate(member, block, 1))
+    one = jax.jit(lambda state, block: loop.iterate(state, block, 1))
     lives = []
     for individual in individuals:
-        members, records = [init(individual)], []
-        for block in range(ROUNDS):
-            member, record = one(members[-1], jnp.int32(block))
-            members.append(member)
+        states, records = [init(individual)], []
+        for block in range(ITERATIONS):
+            state, record = one(states[-1], jnp.int32(block))
+            states.append(state)
             records.append(at(record, 0))
-        lives.append((members, stack(records)))
+        lives.append((states, stack(records)))
     return lives
 
 
 @pytest.fixture(scope="module")
 def together(loop, individuals):
-    """All members side by side, all rounds in one scan."""
+    """All runs side by side, all iterations in one scan."""
 
     @jax.jit
     def run(individuals):
-        members = jax.vmap(loop.init)(individuals)
-        rounds = functools.partial(loop.iterate, count=ROUNDS)
-        return jax.vmap(rounds, (0, None))(members, jnp.int32(0))
+        states = jax.vmap(loop.init)(individuals)
+        iterations = functools.partial(loop.iterate, count=ITERATIONS)
+        return jax.vmap(iterations, (0, None))(states, jnp.int32(0))
 
     return run(stack(individuals))
 
 
 def test_a_population_is_its_members_alone_and_a_scan_its_rounds(alone, together):
-    for i, (members, records) in enumerate(alone):
+    for i, (states, records) in enumerate(alone):
         end, record = arrays((at(together[0], i), at(together[1], i)))
-        expected, expected_record = arrays((members[-1], records))
+        expected, expected_record = arrays((states[-1], records))
         assert expected.learner.updates > 0
         # What was done is the same to the letter; numbers agree up to rounding.
         for ours, theirs in [
@@ -106,15 +106,15 @@ def test_a_population_is_its_members_alone_and_a_scan_its_rounds(alone, together
 
 @pytest.fixture
 def in_turn(loop):
-    """Any number of members as `train` runs them on a CPU, optimised as there."""
+    """Any number of runs as `train` runs them on a CPU, optimised as there."""
 
-    def rounds(member, block):
-        return loop.iterate(member, block, ROUNDS)
+    def iterations(state, block):
+        return loop.iterate(state, block, ITERATIONS)
 
     def run(individuals):
         mesh = make_mesh(len(individuals), sharded=len(individuals) > 1)
         init = jax.jit(map_runs(mesh, loop.init))
-        play = jax.jit(map_runs(mesh, rounds, shared=1))
+        play = jax.jit(map_runs(mesh, iterations, shared=1))
         rows = split_runs(mesh, stack(individuals))
         done = [arrays(play(init(row), jnp.int32(0))) for row in rows]
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *done)
@@ -127,62 +127,62 @@ def in_turn(loop):
 
 @pytest.mark.slow
 def test_on_a_cpu_a_population_is_its_members_alone_bit_by_bit(in_turn, individuals):
-    members, records = arrays(in_turn(individuals[:2]))
-    assert (members.learner.updates > 0).all()
+    states, records = arrays(in_turn(individuals[:2]))
+    assert (states.learner.updates > 0).all()
     for i, individual in enumerate(individuals[:2]):
         alone = arrays(in_turn([individual]))
         jax.tree.map(
             np.testing.assert_array_equal,
-            (at(members, i), at(records, i)),
+            (at(states, i), at(records, i)),
             at(alone, 0),
         )
 
 
 def test_members_differ(together):
     contents = together[0].replay.contents
-    rows = [arrays(at(contents, i)) for i in range(len(MEMBERS))]
-    for i, j in itertools.combinations(range(len(MEMBERS)), 2):
+    rows = [arrays(at(contents, i)) for i in range(len(RUNS))]
+    for i, j in itertools.combinations(range(len(RUNS)), 2):
         leaves = zip(jax.tree.leaves(rows[i]), jax.tree.leaves(rows[j]), strict=True)
         assert any((x != y).any() for x, y in leaves)
 
 
 def test_updates_are_made_as_often_as_the_ratio_says(loop, alone):
     assert loop.agent.pace == Pace(numerator=15, denominator=16, warm_up=4, sync_every=2)
-    for members, records in alone:
-        made = [int(member.learner.updates) for member in members]
+    for states, records in alone:
+        made = [int(state.learner.updates) for state in states]
         # None while it warms up, then 15 in 16 blocks, rounded down, and no burst.
-        expected = [max(block - 4, 0) * 15 // 16 for block in range(ROUNDS + 1)]
+        expected = [max(block - 4, 0) * 15 // 16 for block in range(ITERATIONS + 1)]
         assert made == expected
         had_one = np.diff(made) > 0
         np.testing.assert_array_equal(~np.isnan(records.metrics.loss), had_one)
 
 
 def test_actors_pull_at_their_interval_only(loop, alone):
-    members, _ = alone[0]
-    for block, (before, after) in enumerate(zip(members[:-1], members[1:], strict=True)):
-        pulled, kept = arrays((after.policy, before.policy))
+    states, _ = alone[0]
+    for block, (before, after) in enumerate(zip(states[:-1], states[1:], strict=True)):
+        synced, kept = arrays((after.policy, before.policy))
         expected = kept[:2]
         if block % 2 == 1:
             expected = arrays((after.learner.q_function, after.learner.scale))
-        jax.tree.map(np.testing.assert_array_equal, tuple(pulled[:2]), tuple(expected))
+        jax.tree.map(np.testing.assert_array_equal, tuple(synced[:2]), tuple(expected))
         # Arms are those of the bandits after every block.
         arms = loop.agent.meta.arm_probabilities(after.meta)
         close = functools.partial(np.testing.assert_allclose, rtol=1e-6)
-        close(pulled.arms.probabilities, arms.probabilities)
+        close(synced.arms.probabilities, arms.probabilities)
     # And pulling makes a difference.
-    first, last = arrays((members[0].policy.q_function, members[-1].policy.q_function))
+    first, last = arrays((states[0].policy.q_function, states[-1].policy.q_function))
     assert (first.network.post.weight != last.network.post.weight).any()
 
 
 def test_bandits_are_fed_every_episode_once_in_order_with_its_return(loop, alone):
     dimensions = {"start": 0, "exploit": 1, "explore": 2}
-    for (members, records), adapted in zip(alone, ADAPTED, strict=True):
+    for (states, records), adapted in zip(alone, ADAPTED, strict=True):
         record = arrays(records)
         finished = record.summaries.finished
         assert finished.sum() > 16
-        meta = members[-1].meta
+        meta = states[-1].meta
         assert (np.asarray(meta.bandit.episodes) == finished.sum()).all()
-        # Rounds, then steps, then streams: the last 16 are what the window holds.
+        # Iterations, then steps, then environments: the last 16 are what the window holds.
         returns = record.summaries.episode_return[finished][-16:]
         choices = record.choices[finished][-16:]
         for d in dimensions.values():
@@ -203,14 +203,14 @@ def test_returns_of_the_memory_probe_are_right(alone):
 
 
 def test_collecting_in_a_scan_is_stepping_by_hand(loop, alone):
-    members, _ = alone[0]
-    member, key = members[3], jax.random.key(5)
+    states, _ = alone[0]
+    state, key = states[3], jax.random.key(5)
     collect = functools.partial(ondevice.collect, loop.agent, GAME)
-    after, steps, records, core = jax.jit(collect)(key, member)
+    after, steps, records, core = jax.jit(collect)(key, state)
     act, move = jax.jit(loop.agent.actor.act), jax.jit(GAME.step)
     for b in range(loop.agent.streams):
-        actor, timestep = at(member.actors, b), at(member.timesteps, b)
-        world = at(member.environments, b)
+        actor, timestep = at(state.actors, b), at(state.timesteps, b)
+        world = at(state.environments, b)
         for t in range(loop.agent.block_length):
             if t == loop.agent.replay.core_offset:
                 jax.tree.map(
@@ -220,7 +220,7 @@ def test_collecting_in_a_scan_is_stepping_by_hand(loop, alone):
                 )
             act_key, move_key = jax.random.split(jax.random.fold_in(key, t))
             keys = jax.random.split(act_key, 3), jax.random.split(move_key, 3)
-            action, actor, record = act(member.policy, keys[0][b], timestep, actor)
+            action, actor, record = act(state.policy, keys[0][b], timestep, actor)
             stored = at(at(steps, t), b)
             for name in ("observation", "reward", "terminated", "truncated", "is_first"):
                 np.testing.assert_array_equal(
@@ -238,10 +238,10 @@ def test_collecting_in_a_scan_is_stepping_by_hand(loop, alone):
 
 
 def test_first_priorities_are_of_the_block_and_the_one_before(loop, alone):
-    members, _ = alone[0]
-    replay = arrays(members[1].replay)
+    states, _ = alone[0]
+    replay = arrays(states[1].replay)
     assert not replay.priorities.any()  # one block makes no item
-    replay = arrays(members[3].replay)
+    replay = arrays(states[3].replay)
     # Three blocks make the items (1, b), with priorities from the actors' errors.
     assert np.count_nonzero(replay.priorities) == 3
     assert (replay.priorities[1] > 1e-3).all()
@@ -250,12 +250,12 @@ def test_first_priorities_are_of_the_block_and_the_one_before(loop, alone):
 def test_novelty_and_twin_heads_take_part(loop, alone):
     heads = [head.name for head in loop.agent.rules.heads]
     assert heads == ["extrinsic", "intrinsic", "twin"]
-    members, records = alone[0]
+    states, records = alone[0]
     record = arrays(records)
     updated = ~np.isnan(record.metrics.loss)
     assert (record.metrics.intrinsic_reward[updated] > 0).all()
     assert (record.metrics.skipped[updated] == 0).all()
-    start, end = arrays((members[0].learner.rnd, members[-1].learner.rnd))
+    start, end = arrays((states[0].learner.rnd, states[-1].learner.rnd))
     assert (start.predictor.output.weight != end.predictor.output.weight).any()
     jax.tree.map(np.testing.assert_array_equal, start.target, end.target)
 
@@ -297,18 +297,18 @@ def test_a_population_on_four_devices_is_that_on_one(together, tmp_path):
 import sys
 import jax, jax.numpy as jnp, numpy as np
 from sidequest.runs.ondevice import make_mesh, map_runs, split_runs
-from tests.runs.test_ondevice import CONFIG, GAME, HEADS, MEMBERS, ROUNDS
+from tests.runs.test_ondevice import CONFIG, GAME, HEADS, RUNS, ITERATIONS
 from tests.runs.tiny import arrays, make_loop, stack
 
 loop = make_loop(GAME, HEADS, config=CONFIG)
 
 def life(individual):
-    return loop.iterate(loop.init(individual), jnp.int32(0), ROUNDS)
+    return loop.iterate(loop.init(individual), jnp.int32(0), ITERATIONS)
 
-population = stack([loop.arrays(*member) for member in MEMBERS])
-members, records = jax.jit(map_runs(make_mesh(4, True), life))(population)
-assert len(members.learner.updates.sharding.device_set) == 4
-np.savez(sys.argv[1], *jax.tree.leaves(arrays((members, records))))
+population = stack([loop.arrays(*run) for run in RUNS])
+states, records = jax.jit(map_runs(make_mesh(4, True), life))(population)
+assert len(states.learner.updates.sharding.device_set) == 4
+np.savez(sys.argv[1], *jax.tree.leaves(arrays((states, records))))
 """,
         str(tmp_path / "shared.npz"),
     )

@@ -1,4 +1,4 @@
-"""Packed trees come back bit by bit, whole or in part."""
+"""Packed trees come back bit-for-bit, whole or in part."""
 
 import jax
 import jax.numpy as jnp

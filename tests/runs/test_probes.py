@@ -1,7 +1,7 @@
 """Every probe is learned to its known answer, by every head, through the whole loop.
 
 Probes differ in nothing that a program is made of, once they show observations of one
-shape. So they are the members of a population: one compiled program learns them all.
+shape. So they are the runs of a population: one compiled program learns them all.
 """
 
 import functools
@@ -66,7 +66,7 @@ def one_of(environments, index) -> CompiledEnvironment:
     return CompiledEnvironment(choose("reset"), choose("step"), spec)
 
 
-def learn(names, variant, config, rounds) -> dict:
+def learn(names, variant, config, iterations) -> dict:
     """Trains an agent with this variant's heads on each probe; returns their networks."""
     environments = [registry.make(name) for name in names]
     loop = make_loop(one_of(environments, 0), variant, config=config)
@@ -76,8 +76,8 @@ def learn(names, variant, config, rounds) -> dict:
     @jax.vmap
     def life(index):
         own = loop._replace(environment=one_of(environments, index))
-        member, _ = own.iterate(own.init(arrays), jnp.int32(0), rounds)
-        return member.learner
+        state, _ = own.iterate(own.init(arrays), jnp.int32(0), iterations)
+        return state.learner
 
     learner = life(jnp.arange(len(names)))
     assert not np.asarray(learner.skipped.total).any()

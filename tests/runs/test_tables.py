@@ -1,4 +1,4 @@
-"""Rows from what iterations leave behind, by hand."""
+"""Rows from what iterations record, by hand."""
 
 import json
 import math

@@ -100,7 +100,7 @@ def test_ten_explore_steps_are_exactly_ten_actions(n_g):
     modes, _ = play(f"XU-intra(10,blind,{n_g},G)", make_signals(4_992))
     lengths = periods(modes).lengths
     assert len(lengths) > 40
-    assert set(lengths[:-1]) == {10}  # the last one may be cut off
+    assert set(lengths[:-1]) == {10}  # the last one may be truncated
 
 
 def test_a_counter_of_100_and_10_explores_one_step_in_eleven():

@@ -168,7 +168,7 @@ def test_the_functions_run_in_a_scan():
     assert draw_trace(modes[:, 1], first[:, 1]) == "GGGXXGG|GGGXX"
 
 
-# Save and go on.
+# Save and continue.
 
 
 def resumed(variant: str, tmp_path, **arguments):

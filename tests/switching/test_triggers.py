@@ -62,7 +62,7 @@ def test_value_promise_is_the_equation(k, order):
         reward=rng.normal(size=steps) * (rng.random(steps) < 0.3),
         discount=rng.choice([0.997, 0.9, 1.0], steps),
     )
-    # Episodes of 1 to 24 steps; most of them terminate, some are cut off.
+    # Episodes of 1 to 24 steps; most of them terminate, some are truncated.
     first = np.zeros(steps, bool)
     first[np.cumsum(np.concatenate(([0], rng.integers(1, 25, 12))))] = True
     terminated = first & (rng.random(steps) < 0.7)
