@@ -18,7 +18,6 @@ What is made of them
 
     claims         the paper's claims, and whether these records support them
     report         one page with all of it
-    summary        what the page says first
 
 What needs no study
 

@@ -23,11 +23,18 @@ from markupsafe import Markup, escape
 
 from sidequest.environments.scores import SCORES, human_normalised
 from sidequest.figures.claims import STATES, judge_all
-from sidequest.figures.data import Records, distinct, of_runs, read_traces, share_done
+from sidequest.figures.data import (
+    Records,
+    distinct,
+    groups,
+    of_runs,
+    read_traces,
+    share_done,
+)
 from sidequest.figures.gallery import Drawn
 from sidequest.figures.pairs import known, modes_in
-from sidequest.figures.style import count, look
-from sidequest.figures.summary import summarise
+from sidequest.figures.statistics import FEWEST_SEEDS, seeds_needed
+from sidequest.figures.style import count, listed, listed_games, look
 from sidequest.records import now, read_failures, write_synced
 from sidequest.switching.descriptions import summarise as describe_briefly
 from sidequest.switching.variants import MODES, PAPER_ARMS, ArmSets
@@ -36,6 +43,7 @@ REPORT = "report.html"
 MOST_EPISODES = 15  # of each variant on each game, as in figure 5
 MOST_POINTS = 400  # of an episode's trigger signal
 ROOM = 3_000_000  # characters of JSON for all episodes
+_FEW = 0.25  # share of variants that learned, below which a budget was too small
 _LONG = 300  # steps: an episode can be seen whole in the viewer, more adds nothing
 _MOST_ROWS = 200  # of the numbers below a figure
 _MEDIA = {".png": "image/png", ".svg": "image/svg+xml"}
@@ -73,7 +81,7 @@ def write_report(
 
 def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
     """Returns the whole page as text."""
-    names = ("report.html", "viewer.html", "style.css", "report.js")
+    names = ("report.html", "summary.html", "viewer.html", "style.css", "report.js")
     assets = files("sidequest.figures") / "assets"
     texts = {name: (assets / name).read_text(encoding="utf-8") for name in names}
     environment = Environment(
@@ -92,7 +100,7 @@ def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
     judged = judge_all(records)
     return environment.get_template("report.html").render(
         records=records,
-        summary=summarise(records, judged, drawn),
+        summary=_summarise(records),
         legend=legend,
         looks={name: look(name) for name in legend},
         modes={mode: MODES[mode].words for mode in modes_in(legend)},
@@ -110,6 +118,8 @@ def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
         time=time,
         place=records.folder.resolve().name,
         count=count,
+        listed=listed,
+        listed_games=listed_games,
         script=script,
         digest=digest,
     )
@@ -176,6 +186,36 @@ def _name_marker(
 
 
 # What was run
+
+
+def _summarise(records: Records) -> dict[str, Any]:
+    """Returns the numbers of the page's first lines (assets/summary.html)."""
+    runs = records.runs
+    learned = pl.col("learned").cast(pl.Float64()).mean() > 0.5  # most of the seeds did
+    cells = runs.filter("usual").group_by("variant", "game", maintain_order=True)
+    cells = cells.agg(learned, pl.mean("score"), seeds=pl.n_unique("seed"))
+    best = []
+    for own in groups(cells.drop_nulls("score"), "game"):
+        first = own.sort("score", descending=True).row(0, named=True)
+        able, known = distinct(own.filter("learned"), "variant"), own["learned"].count()
+        best.append({**first, "able": able, "variants": len(own), "known": known})
+    shares = cells.group_by("game", maintain_order=True).agg(pl.mean("learned"))
+    games, finished = runs["game"].n_unique(), runs["finished"].sum()
+    return {
+        "planned": len(runs) + len(records.missing) + len(records.left_out),
+        "finished": finished,
+        "unfinished": len(runs) - finished + len(records.missing),
+        "variants": runs["variant"].n_unique(),
+        "games": games,
+        "seeds": (cells["seeds"].min(), cells["seeds"].max()),
+        "fewest": FEWEST_SEEDS,
+        "needed": seeds_needed(max(1, games)),
+        "frames": (runs["frames"].min(), runs["frames"].max()),
+        "poor": distinct(shares.filter(pl.col("learned") < _FEW), "game"),
+        "best": best,
+        "cases": len(cells),
+        "failed": cells["learned"].count() - cells["learned"].sum(),
+    }
 
 
 def _facts(records: Records) -> dict[str, str]:
