@@ -24,6 +24,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float
 
+from sidequest.figures import pairs, statistics
 from sidequest.figures.data import (
     WATKINS,
     Records,
@@ -31,30 +32,13 @@ from sidequest.figures.data import (
     of_runs,
     read_traces,
 )
-from sidequest.figures.pairs import (
-    GRANULARITIES,
-    Partner,
-    blind_partner,
-    counting_partner,
-    greedy_start_partner,
-    other_trigger,
-    same_as,
-    uniform_partner,
-)
-from sidequest.figures.statistics import (
-    FEWEST_SEEDS,
-    Interval,
-    bootstrap,
-    improvement,
-    seeds_needed,
-)
+from sidequest.figures.statistics import FEWEST_SEEDS, Interval, seeds_needed
 from sidequest.figures.style import count, listed, listed_games, texts
 from sidequest.switching.variants import Amount, Variant, parse
 
 _State: TypeAlias = Literal["supported", "contradicted", "not supported", "cannot tell"]
 STATES: tuple[_State, ...] = ("supported", "contradicted", "not supported", "cannot tell")
 
-_SEED = 0  # of the bootstrap: the same records give the same page
 TELL = {games: seeds_needed(games) for games in (1, 2, 5, 8)}
 """Seeds of each variant that tell a probability of improvement of 0.65 from one half."""
 EQUIVALENT = (0.25, 0.75)  # how often a run may win where two variants count as the same
@@ -191,7 +175,7 @@ def judged_cells(runs: pl.DataFrame, *tables: str) -> list[Cell]:
     return [one for one in cells if one.learned or "evaluations" in tables]
 
 
-def match(cells: Sequence[Cell], partner: Partner) -> list[Match]:
+def match(cells: Sequence[Cell], partner: pairs.Partner) -> list[Match]:
     """Returns each cell with its partner's cell of the same game, budget and settings."""
     known = {(cell.variant, cell.place): cell for cell in cells}
     matches = [
@@ -217,7 +201,7 @@ def _match_watkins(cells: Sequence[Cell]) -> list[Match]:
 
 
 def _baselines(mode: str) -> list[str]:
-    *names, _ = GRANULARITIES.values()
+    *names, _ = pairs.GRANULARITIES.values()
     return [f"{mode}-{name}" for name in names]
 
 
@@ -293,10 +277,11 @@ def _improvement(matches: Sequence[Match]) -> Interval:
     first, second = (
         [cell.column("score") for cell in own] for own in zip(*matches, strict=True)
     )
-    return bootstrap(np.random.default_rng(_SEED), improvement, first, second)
+    rng = np.random.default_rng(0)  # the same records give the same page
+    return statistics.bootstrap(rng, statistics.improvement, first, second)
 
 
-def _beats(records: Records, name: str, rivals: Mapping[str, Partner]) -> Verdict:
+def _beats(records: Records, name: str, rivals: Mapping[str, pairs.Partner]) -> Verdict:
     """Judges whether a kind of variant improves on each of its rivals, on two games."""
     cells = judged_cells(records.runs, "evaluations")
     found = {rival: match(cells, partner) for rival, partner in rivals.items()}
@@ -333,8 +318,8 @@ def _beats(records: Records, name: str, rivals: Mapping[str, Partner]) -> Verdic
 
 def _beats_baselines(mode: str) -> Callable[[Records], Verdict]:
     """Compares the paper's intra-episodic variant with each of the four baselines."""
-    headline = parse(f"{mode}-{GRANULARITIES['intra-episodic']}")
-    rivals = {name: same_as(headline, parse(name)) for name in _baselines(mode)}
+    headline = parse(f"{mode}-{pairs.GRANULARITIES['intra-episodic']}")
+    rivals = {name: pairs.same_as(headline, parse(name)) for name in _baselines(mode)}
     return partial(_beats, name=str(headline), rivals=rivals)
 
 
@@ -389,7 +374,7 @@ def _some_variant_gains(records: Records) -> Iterator[_Case]:
 
 def _starting_mode_depends_on_game(records: Records) -> Verdict:
     """Looks for a game where starting with X clearly helps, and one where it harms."""
-    matches = match(judged_cells(records.runs, "evaluations"), greedy_start_partner)
+    matches = match(judged_cells(records.runs, "evaluations"), pairs.greedy_start_partner)
     numbers = [one.means for one in matches]
     if len(_games_of(matches)) < 2:
         return _lacking(matches, 2, numbers)
@@ -409,7 +394,7 @@ def _starting_mode_depends_on_game(records: Records) -> Verdict:
 def _soft_is_flatter(records: Records) -> Iterator[_Case]:
     """Compares how far the best and the worst setting are apart, for XS and for XU."""
     places: dict[tuple, list[Match]] = {}
-    for one in match(judged_cells(records.runs, "evaluations"), uniform_partner):
+    for one in match(judged_cells(records.runs, "evaluations"), pairs.uniform_partner):
         places.setdefault(one.first.place, []).append(one)
     for (game, *_), members in places.items():
         if len(members) >= SETTINGS_NEEDED:
@@ -436,30 +421,30 @@ def _amount_is_not_enough(records: Records) -> Verdict:
     If n and m scores come from one distribution, all of one side beat all of the other
     with a probability of 2 / C(n + m, n).
     """
-    pairs = [
+    same = [
         Match(first, second)
         for members in _by_mode_and_place(_partly_exploring(records))
         for first, second in itertools.combinations(members, 2)
         if abs(first.mean("mean_p_X") - second.mean("mean_p_X")) < SIMILAR_P
         and (first.learned or second.learned)
     ]
-    if len(pairs) < PAIRS_NEEDED:
-        found = f"{count(len(pairs), 'pair')} of variants had the same p_X on a game"
+    if len(same) < PAIRS_NEEDED:
+        found = f"{count(len(same), 'pair')} of variants had the same p_X on a game"
         return Verdict("cannot tell", f"{found}; the rule needs {PAIRS_NEEDED}.")
-    apart = [one.apart() for one in pairs]
-    differ = len(pairs) - apart.count(0)
-    sizes = [[len(cell.runs) for cell in one] for one in pairs]
-    luck = binomial_tail(differ, len(pairs), max(2 / comb(n + m, n) for n, m in sizes))
-    where = listed_games(_games_of(pairs))
+    apart = [one.apart() for one in same]
+    differ = len(same) - apart.count(0)
+    sizes = [[len(cell.runs) for cell in one] for one in same]
+    luck = binomial_tail(differ, len(same), max(2 / comb(n + m, n) for n, m in sizes))
+    where = listed_games(_games_of(same))
     by_chance = f"of {luck:.2g}" if luck >= 1e-4 else "below 0.0001"
     sentence = (
-        f"On {where}, {differ} of {count(len(pairs), 'pair')} with the same p_X have "
+        f"On {where}, {differ} of {count(len(same), 'pair')} with the same p_X have "
         "scores that do not overlap. By chance, at least this many would occur with "
         f"a probability {by_chance}."
     )
     words = {-1: "the second is better", 0: "overlap", 1: "the first is better"}
-    numbers = [(one.name, words[side]) for one, side in zip(pairs, apart, strict=True)]
-    shortage = _shortage(pairs)
+    numbers = [(one.name, words[side]) for one, side in zip(same, apart, strict=True)]
+    shortage = _shortage(same)
     if luck >= RARE and shortage:
         return Verdict("cannot tell", f"{sentence} {shortage}", numbers)
     return _decide(luck < RARE, sentence, numbers)
@@ -520,7 +505,7 @@ def _symmetric_is_half(records: Records) -> Iterator[_Case]:
 
 def _informed_is_uneven(records: Records) -> Iterator[_Case]:
     """Compares the spread of the exploit periods' lengths, over their mean."""
-    matches = match(judged_cells(records.runs, "traces"), blind_partner)
+    matches = match(judged_cells(records.runs, "traces"), pairs.blind_partner)
     compared = [run for one in matches for cell in one for run in cell.runs["run"]]
     chosen = records.traces.filter(pl.col("run").is_in(compared))
     steps, explored = pl.col("steps"), pl.col("explored").sum() / pl.col("length").sum()
@@ -528,7 +513,7 @@ def _informed_is_uneven(records: Records) -> Iterator[_Case]:
     spread = spread.agg(periods=pl.len(), unevenness=steps.std(ddof=0) / steps.mean())
     amounts = chosen.group_by("run").agg(p_X=explored).join(spread, on="run", how="left")
     runs = of_runs(records.runs, amounts, "p_X", "periods", "unevenness")
-    for one in match(judged_cells(runs), blind_partner):
+    for one in match(judged_cells(runs), pairs.blind_partner):
         low, high = sorted(cell.mean("p_X") for cell in one)
         periods = [cell.column("periods").min() for cell in one]
         if high <= SAME_AMOUNT * low and all(few >= PERIODS_NEEDED for few in periods):
@@ -537,7 +522,7 @@ def _informed_is_uneven(records: Records) -> Iterator[_Case]:
 
 def _coin_is_more_diverse(records: Records) -> Iterator[_Case]:
     """Compares the standard deviation of p_X over episodes, by a coin and by a counter."""
-    matches = match(judged_cells(records.runs, "episodes"), counting_partner)
+    matches = match(judged_cells(records.runs, "episodes"), pairs.counting_partner)
     return _above(matches, "std_p_X", "spread")
 
 
@@ -545,7 +530,7 @@ def _start_changes_switching(records: Records) -> Iterator[_Case]:
     """Compares the steps that bandits of symmetric blind variants prefer at the end."""
     matches = [
         Match(one.second, one.first)  # starting with G first: it is said to be slower
-        for one in match(judged_cells(records.runs, "bandits"), greedy_start_partner)
+        for one in match(judged_cells(records.runs, "bandits"), pairs.greedy_start_partner)
         if one.first.variant.explore == Amount("same")
     ]
     return _above(matches, "preferred", "mean log10 of the steps")
@@ -573,18 +558,18 @@ _JUDGE: dict[str, Callable[..., Verdict]] = {
     "informed-scores": partial(
         _beats,
         name="an informed trigger",
-        rivals={"a blind one of the same rate": blind_partner},
+        rivals={"a blind one of the same rate": pairs.blind_partner},
     ),
     "starting-mode": _starting_mode_depends_on_game,
     "coin-scores": partial(
-        _beats, name="switching by a coin", rivals={"by a counter": counting_partner}
+        _beats, name="switching by a coin", rivals={"by a counter": pairs.counting_partner}
     ),
     "off-policy": partial(
         _no_better, find=_match_watkins, what="with trace cutting over without"
     ),
     "soft-similar": partial(
         _no_better,
-        find=partial(match, partner=uniform_partner),
+        find=partial(match, partner=pairs.uniform_partner),
         what="XS over XU",
         both=True,
     ),
@@ -593,7 +578,7 @@ _JUDGE: dict[str, Callable[..., Verdict]] = {
         _beats,
         name="XI with informed:mismatch",
         rivals={
-            f"the same with {other}": other_trigger("informed:mismatch", other)
+            f"the same with {other}": pairs.other_trigger("informed:mismatch", other)
             for other in ("informed", "informed:variance")
         },
     ),

@@ -16,17 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from sidequest.figures import style
+from sidequest.figures import statistics, style
 from sidequest.figures.data import Plot, Records, arrange, distinct, groups, of_runs
 from sidequest.figures.pairs import modes_in, representatives
-from sidequest.figures.statistics import (
-    FEWEST_SEEDS,
-    bootstrap,
-    capped_mean_over_games,
-    choose_scale,
-    mean_over_games,
-    median_over_games,
-)
 from sidequest.switching.variants import MODES
 
 _COLUMNS = 4
@@ -132,7 +124,7 @@ def draw_curves(
         wide = own.pivot("run", index="frames", values="return").drop_nulls()
         x, seeds = wide["frames"].to_numpy() / unit, wide.drop("frames").to_numpy()
         look = style.look(variant).line | (changes or {}).get(label, {})
-        if len(lines) <= _FEW_LINES and seeds.shape[1] >= FEWEST_SEEDS:
+        if len(lines) <= _FEW_LINES and seeds.shape[1] >= statistics.FEWEST_SEEDS:
             ends = seeds.min(axis=1), seeds.max(axis=1)
             axes.fill_between(x, *ends, color=look["color"], alpha=0.15, lw=0)
         _draw_line(axes, x, seeds.mean(axis=1), label=style.plain(label), **look)
@@ -239,10 +231,11 @@ def aggregate(records: Records) -> Plot | None:
         return None
     games = {own["mode"][0]: distinct(own, "game") for own in groups(runs, "mode")}
     # From all runs of these games, so that figures of one study share a scale.
-    scale = choose_scale(final_scores(evaluated_runs(records), distinct(runs, "game")))
-    functions = {"mean": mean_over_games, "median": median_over_games}
+    finals = final_scores(evaluated_runs(records), distinct(runs, "game"))
+    scale = statistics.choose_scale(finals)
+    functions = {"mean": statistics.mean_over_games, "median": statistics.median_over_games}
     if scale.kind == "human":  # only where 1 is a human's score is there a point to cap at
-        functions["human-capped mean"] = capped_mean_over_games
+        functions["human-capped mean"] = statistics.capped_mean_over_games
     panels = [
         (mode, name)
         for mode, own in games.items()
@@ -267,7 +260,7 @@ def aggregate(records: Records) -> Plot | None:
             mean = np.asarray(function(scale.apply_all(returns)))
             _draw_line(axes, 100 * wide["share"].to_numpy(), mean, label=variant, **look)
             finals = scale.apply_all(final_scores(own, games[mode]))
-            score = bootstrap(np.random.default_rng(0), function, finals)
+            score = statistics.bootstrap(np.random.default_rng(0), function, finals)
             number = min(map(len, finals))
             seeds = [float(function([one[[k]] for one in finals])) for k in range(number)]
             style.draw_seeds(axes, place, seeds, variant, middle=score.value)
