@@ -35,7 +35,8 @@ class SidequestError(Exception):
 
 
 class InvalidRequest(SidequestError, ValueError):
-    """The command cannot do what was typed; the message says why and what it can do."""
+    """A request cannot be met: there is no such game, or a run is in the way. The message
+    says why, and what can be done."""
 
 
 class VariantError(SidequestError, ValueError):
@@ -46,34 +47,12 @@ class ConfigError(SidequestError, ValueError):
     """Some settings are invalid; the message lists every fault."""
 
 
-class UnknownGame(SidequestError, ValueError):
-    """No game has this name; the message has the nearest names that exist."""
-
-
-class UnknownStudy(SidequestError, ValueError):
-    """No study has this name; the message has the nearest names that exist."""
-
-
-class RunExists(SidequestError, ValueError):
-    """The folder holds a run already; nothing of it is overwritten."""
-
-
-class NotEvaluable(SidequestError, ValueError):
-    """A run has left no parameters to play with."""
-
-
 class OtherRun(SidequestError):
     """A folder or a checkpoint belongs to another run than the requested one."""
 
 
 class CorruptFile(SidequestError):
-    """A file of a run or a study cannot be read."""
-
-    exit_code = Exit.CORRUPT
-
-
-class NoCheckpoint(SidequestError):
-    """None of a run's checkpoints can be used."""
+    """A file of a run or a study cannot be read, or none of a run's checkpoints."""
 
     exit_code = Exit.CORRUPT
 

@@ -1,17 +1,8 @@
 """What runs and studies leave on disk: tables, run.json and study.json.
 
-A run's folder holds
-
-    run.json         what was run: config, versions, machine, command, seed
-    episodes         one row per training episode: how it explored, what it scored
-    evaluations      one row per greedy evaluation episode
-    learning         losses, TD errors, return scales, gradient norms, at intervals
-    bandits          probabilities of every arm, at intervals
-    traces           mode, trigger signal and reward of some whole episodes
-
-Tables are JSON lines (`.jsonl`) during training, flushed every two seconds, and become
-Parquet (`.parquet`) at the end; pandas, polars and DuckDB open both. docs/records.md says
-what each column means. A study's folder holds the folders of its runs and
+A run's folder holds run.json and its tables: JSON lines (`.jsonl`) during training, flushed
+every two seconds, and Parquet (`.parquet`) at the end. docs/records.md says what each key
+and each column means. A study's folder holds the folders of its runs and
 
     study.json       the plan: name, title, command, and every run with its folder
     failures.json    runs that failed at the last start, each with a one-line reason
@@ -43,8 +34,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sidequest.errors import (
     CannotWrite,
     CorruptFile,
+    InvalidRequest,
     OtherRun,
-    RunExists,
     cannot_write,
     resume_command,
 )
@@ -70,6 +61,10 @@ class Digest(NamedTuple):
 
     size: int
     sha256: str
+
+    @classmethod
+    def of(cls, data: bytes) -> "Digest":
+        return cls(len(data), hashlib.sha256(data).hexdigest())
 
 
 class _Lines:
@@ -97,17 +92,18 @@ class _Lines:
 class Recorder:
     """Appends rows to the tables of one run."""
 
-    def __init__(self, folder: Path, run: Mapping[str, Any]):
-        refuse_existing(folder)
-        self._open(folder, {**run, "digests": {}, "finished": None})
-
-    def _open(
+    def __init__(
         self,
         folder: Path,
-        run: dict[str, Any],
+        run: Mapping[str, Any],
         digests: Mapping[str, Digest] | None = None,
-    ) -> None:
-        self.folder, self.run = folder, run
+    ):
+        """Creates a folder with this run.json; with `digests`, opens the one that is there,
+        with its tables cut back to these."""
+        if digests is None:
+            refuse_existing(folder)
+        self.folder = folder
+        self.run = {"finished": None, **run, "digests": {}}
         self._identity = {name: run[name] for name in IDENTITY}
         self._tables: dict[str, _Lines] = {}
         with _writing(folder / RUN_FILE):
@@ -118,7 +114,7 @@ class Recorder:
                     size = digests[table].size if table in digests else 0
                     self._tables[table] = _Lines(path, size)
             self.flush()
-            write_json(folder / RUN_FILE, run)
+            write_json(folder / RUN_FILE, self.run)
 
     @classmethod
     def resume(
@@ -130,7 +126,7 @@ class Recorder:
             digests: Of each table at the checkpoint; those not named are emptied.
             note: Added to the list `resumed` of run.json; None if nothing was played yet.
         """
-        recorder, run = cls.__new__(cls), read_run(folder) | {"digests": {}}
+        run = read_run(folder)
         if note is not None:
             run["resumed"] = [*run.get("resumed", []), dict(note)]
         # Left by a run that was killed while finishing, or while writing a file.
@@ -138,8 +134,7 @@ class Recorder:
         for left in [*tables, *folder.glob(".[0-9]*-*")]:
             with _writing(left):
                 left.unlink(missing_ok=True)
-        recorder._open(folder, run, digests)
-        return recorder
+        return cls(folder, run, digests)
 
     def write(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Appends rows; readers see them after `flush`."""
@@ -220,7 +215,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def refuse_existing(folder: Path) -> None:
-    """Raises `RunExists` if the folder holds a run."""
+    """Raises `InvalidRequest` if the folder holds a run."""
     if (folder / RUN_FILE).exists():
         finished = read_run(folder).get("finished")
         hint = (
@@ -228,7 +223,7 @@ def refuse_existing(folder: Path) -> None:
             if finished
             else f"it has not finished; resume it with: {resume_command([folder])}"
         )
-        raise RunExists(f"{folder} holds a run already; {hint}")
+        raise InvalidRequest(f"{folder} holds a run already; {hint}")
 
 
 def read_table(
@@ -271,14 +266,9 @@ def read_table(
 
 
 def read_file(folder: Path, name: str, run: Mapping[str, Any]) -> bytes:
-    """Returns the bytes of a run's file if they are those that were written.
-
-    A file that the run does not have is empty. Of a table that grows, what was written
-    since its digest was taken is left out.
-
-    Raises:
-        CorruptFile: If they are others.
-    """
+    """Returns the bytes of a run's file; raises `CorruptFile` unless they are those that
+    were written. A file that the run does not have is empty. Of a table that grows, what
+    was written since its digest was taken is left out."""
     path = folder / name
     with _explain(path):
         if not has_digests(run):
@@ -293,34 +283,25 @@ def read_file(folder: Path, name: str, run: Mapping[str, Any]) -> bytes:
         digest, more = Digest(**known), 0 if name.endswith(".jsonl") else 1
         with path.open("rb") as file:
             data = file.read(digest.size + more)
-        if Digest(len(data), hashlib.sha256(data).hexdigest()) != digest:
+        if Digest.of(data) != digest:
             raise ValueError("it does not have the digest that it was written with")
         return data
 
 
 def has_digests(run: Mapping[str, Any]) -> bool:
-    """Returns whether the files of a run can be checked; those of a former version cannot.
-
-    Args:
-        run: What `read_run` returned.
-    """
+    """Returns whether a run's files can be checked; those of a former version cannot."""
     return "digests" in run
 
 
 def take_digest(path: Path, size: int = -1) -> Digest:
     """Returns the digest of a file, or of its first bytes as far as they are there."""
     with path.open("rb") as file:
-        data = file.read(size)
-    return Digest(len(data), hashlib.sha256(data).hexdigest())
+        return Digest.of(file.read(size))
 
 
 def read_run(folder: Path | str) -> dict[str, Any]:
-    """Reads run.json.
-
-    Raises:
-        OtherRun: If there is none.
-        CorruptFile: If it is not what was written, or describes no run.
-    """
+    """Reads run.json; raises `OtherRun` if there is none, and `CorruptFile` if it is not
+    what was written, or describes no run."""
     path = Path(folder) / RUN_FILE
     if not os.path.lexists(path):
         raise OtherRun(f"{folder} holds no run: there is no {RUN_FILE} in it")
@@ -328,21 +309,14 @@ def read_run(folder: Path | str) -> dict[str, Any]:
 
 
 def read_study(folder: Path) -> dict[str, Any]:
-    """Reads study.json; returns an empty plan if there is none.
-
-    Raises:
-        CorruptFile: If it is not what was written, or describes no study.
-    """
+    """Reads study.json; returns an empty plan if there is none. Raises `CorruptFile` if it
+    is not what was written, or describes no study."""
     path = folder / STUDY_FILE
     return _read_json(path, _STUDY, _REWRITTEN) if os.path.lexists(path) else {}
 
 
 def read_failures(folder: Path) -> dict[str, str]:
-    """Returns why runs failed when the study was last started, by their ids.
-
-    Raises:
-        CorruptFile: If failures.json is not what was written.
-    """
+    """Returns why runs failed when the study was last started, by their ids."""
     path = folder / FAILURES_FILE
     return _read_json(path, {"*": _TEXT}, _REWRITTEN) if os.path.lexists(path) else {}
 
@@ -381,12 +355,8 @@ def _explain(path: Path, advice: str = _MOVED) -> Iterator[None]:
 
 
 # The forms of JSON files. A key that may be missing ends in "?", "*" stands for any key.
-_TEXT, _FLAG = (str,), (bool,)
-_COUNT, _NUMBER, _ANY = (
-    (int,),
-    (int, float),
-    (str, int, float, bool, list, dict, type(None)),
-)
+_TEXT, _FLAG, _COUNT, _NUMBER = (str,), (bool,), (int,), (int, float)
+_ANY = (str, int, float, bool, list, dict, type(None))
 _MAYBE_TEXT, _MAYBE_COUNT = (str, type(None)), (int, type(None))
 _SETTINGS = {"*": _ANY}
 _DIGESTS = {"*": {"size": _COUNT, "sha256": _TEXT}}
@@ -439,11 +409,8 @@ def _check_form(value: Any, form: Any, name: str) -> None:
 
 
 def _read_json(path: Path, form: Any, advice: str = _MOVED) -> dict[str, Any]:
-    """Reads a JSON object of this form.
-
-    Raises:
-        CorruptFile: If it has another form, or another digest than it was written with.
-    """
+    """Reads a JSON object; raises `CorruptFile` if it has another form, or another digest
+    than it was written with."""
     with _explain(path, advice):
         content = json.loads(path.read_bytes())
         _check_form(content, (dict,), "")
@@ -535,10 +502,8 @@ def _source_revision() -> str | None:
 
 
 def available_cores() -> int:
-    """Returns the number of cores that this process may use.
-
-    Results on a CPU are bit-equal for the same number only.
-    """
+    """Returns the number of cores that this process may use; results on a CPU are bit-equal
+    for the same number only."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -11,7 +11,7 @@ import polars
 import pytest
 
 from sidequest import records
-from sidequest.errors import CannotWrite, CorruptFile, OtherRun, RunExists
+from sidequest.errors import CannotWrite, CorruptFile, InvalidRequest, OtherRun
 from sidequest.records import (
     DIGESTS_FILE,
     RUN_FILE,
@@ -148,13 +148,13 @@ def test_the_run_file_says_whether_the_run_has_finished(recorder):
 
 def test_nothing_is_overwritten(recorder):
     recorder.write("episodes", ROWS)
-    with pytest.raises(RunExists, match="holds a run already; it has not finished"):
+    with pytest.raises(InvalidRequest, match="holds a run already; it has not finished"):
         Recorder(recorder.folder, RUN)
     recorder.finish()
-    with pytest.raises(RunExists, match="holds a run already; choose another folder"):
+    with pytest.raises(InvalidRequest, match="holds a run already; choose another folder"):
         Recorder(recorder.folder, RUN)
     assert read_table(recorder.folder, "episodes").height == 2
-    assert issubclass(RunExists, ValueError)
+    assert issubclass(InvalidRequest, ValueError)
 
 
 def test_an_unknown_table_is_refused(recorder):

@@ -2,8 +2,7 @@
 
 modes         heads of the network, and each mode's actions: G, XU, XI, XS, Xγ
 convolutions  from observations to features: layers and torso
-lstm          the recurrent core, step by step and in sequences
-networks      torso, recurrent core, duelling heads
+networks      torso, LSTM (step by step and in sequences), duelling heads
 actor         network, modes and controller of one environment
 scaling       return-based scaling, normalisation statistics
 losses        n-step double-Q targets, trace cutting, the loss, priorities

@@ -9,6 +9,7 @@ bandits' probabilities.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,8 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from sidequest.agent import modes
-from sidequest.agent.lstm import CoreState
-from sidequest.agent.networks import Inputs, QFunction
+from sidequest.agent.networks import CoreState, Inputs, QFunction
 from sidequest.switching import metacontroller, periods
 from sidequest.switching.controllers import Controller, ControllerState
 from sidequest.switching.metacontroller import DIMENSIONS, ArmProbabilities
@@ -93,15 +93,8 @@ def make_actor(controller: Controller, heads: tuple[str, ...], *, discount: floa
         draw_key, switch_key, action_key = jax.random.split(key, 3)
         summary, played = _summarise(timestep, state), state.choices
         state = _start_episode(draw_key, policy.arms, timestep, state)
-        q, core = policy.q_function.step(
-            Inputs(
-                timestep.observation,
-                state.previous_action,
-                timestep.reward,
-                timestep.is_first,
-            ),
-            state.core,
-        )
+        inputs = _inputs(timestep, state.previous_action)
+        q, core = policy.q_function.step(inputs, state.core)
         signals = _read_signals(q, timestep, discount, twin)
         uniform = jax.random.uniform(switch_key)
         mode, controlled = controller.step(uniform, signals, state.controller)
@@ -127,6 +120,10 @@ def make_actor(controller: Controller, heads: tuple[str, ...], *, discount: floa
     return Actor(init, act)
 
 
+def _inputs(timestep: Timestep, previous_action: Int[Array, ""]) -> Inputs:
+    return Inputs(timestep.observation, previous_action, timestep.reward, timestep.is_first)
+
+
 def _uniforms(key: Key) -> Float[Array, "D"]:
     """Returns the random numbers that choose an arm in every dimension."""
     return jax.vmap(jax.random.uniform)(jax.random.split(key, len(DIMENSIONS)))
@@ -139,10 +136,7 @@ def act_greedily(
     core: CoreState,
 ) -> tuple[Int[Array, ""], CoreState]:
     """Returns the best action by the extrinsic head, which is the first: always mode G."""
-    inputs = Inputs(
-        timestep.observation, previous_action, timestep.reward, timestep.is_first
-    )
-    q, core = q_function.step(inputs, core)
+    q, core = q_function.step(_inputs(timestep, previous_action), core)
     return jnp.argmax(q[0]).astype(jnp.int32), core
 
 
@@ -185,13 +179,12 @@ def _start_episode(
 ) -> ActorState:
     """Draws a new arm and sets the return to 0 where an episode starts."""
     first = timestep.is_first
-    choices, arm = metacontroller.draw(_uniforms(key), arms)
-
-    def pick(new, old):
-        return jax.tree.map(lambda x, y: jnp.where(first, x, y), new, old)
-
+    drawn = metacontroller.draw(_uniforms(key), arms)
+    choices, arm = jax.tree.map(
+        partial(jnp.where, first), drawn, (state.choices, state.controller.arm)
+    )
     return state._replace(
-        controller=state.controller._replace(arm=pick(arm, state.controller.arm)),
-        choices=pick(choices, state.choices),
+        controller=state.controller._replace(arm=arm),
+        choices=choices,
         episode_return=jnp.where(first, 0.0, state.episode_return + timestep.reward),
     )

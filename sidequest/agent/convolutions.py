@@ -235,13 +235,10 @@ def _banded_convolution(
     weight: Float[Array, "kernel kernel inputs channels"],
     padding: Sequence[tuple[int, int]],
 ) -> Float[Array, "height2 width2 channels"]:
-    """Returns the same convolution with stride 1 as one matrix product.
-
-    `kernel` neighbouring rows of the image, laid end to end, give one row of the output.
-    The matrix between them is a band: the kernel, shifted by one pixel from each output
-    column to the next. It multiplies many zeros, which for small images is cheaper than
-    gathering patches.
-    """
+    """Returns the same convolution with stride 1 as one matrix product: `kernel` rows of
+    the image, laid end to end, give one row of the output. The matrix is a band, the kernel
+    shifted by one pixel from each output column to the next. It multiplies many zeros,
+    which for small images is cheaper than gathering patches."""
     kernel, _, inputs, channels = weight.shape
     x = jnp.pad(x, (*padding, (0, 0)))
     height, width = x.shape[0] - kernel + 1, x.shape[1] - kernel + 1

@@ -7,6 +7,7 @@ counted.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,9 +17,8 @@ from jaxtyping import Array, Bool, Float, Int, Num
 
 from sidequest.agent import scaling
 from sidequest.agent.convolutions import encode
-from sidequest.agent.losses import Batch, Outputs, Rules, Step, is_terminal, r2d2_loss
-from sidequest.agent.lstm import CoreState
-from sidequest.agent.networks import QFunction, RecurrentQNetwork
+from sidequest.agent.losses import Batch, Rules, Step, is_terminal, r2d2_loss
+from sidequest.agent.networks import CoreState, QFunction, RecurrentQNetwork
 from sidequest.agent.rnd import RND, RNDState
 from sidequest.agent.scaling import Moments, Normalisation, ReturnStatistics
 from sidequest.types import Key
@@ -53,12 +53,9 @@ class Skipped(NamedTuple):
 
     def count(self, finite: Bool[Array, ""]) -> "Skipped":
         """Returns the counts after one more update."""
+        total = jnp.where(finite, self.total, self.total + 1)
         in_a_row = jnp.where(finite, 0, self.in_a_row + 1)
-        return Skipped(
-            jnp.where(finite, self.total, self.total + 1),
-            in_a_row,
-            jnp.maximum(self.most_in_a_row, in_a_row),
-        )
+        return Skipped(total, in_a_row, jnp.maximum(self.most_in_a_row, in_a_row))
 
 
 class LearnerState(NamedTuple):
@@ -111,6 +108,9 @@ def make_learner(
     """Returns a learner of `rules.heads`; an intrinsic head needs `rnd`."""
     heads = rules.heads
 
+    def choose(condition: Bool[Array, ""], new, old):
+        return jax.tree.map(partial(jnp.where, condition), new, old)
+
     def init(key: Key) -> LearnerState:
         network_key, rnd_key = jax.random.split(key)
         network = make_network(network_key)
@@ -138,7 +138,10 @@ def make_learner(
         # One observation of each sequence: neighbours look alike.
         state = _update_normalisation(state, steps.observation[:, 0], rules)
         trained = jax.tree.map(lambda leaf: leaf[:, rules.prefix :], steps)
-        novelty, rnd_state = _novelty(rnd, state.rnd, trained)
+        # Of each step's next observation; the predictor learns from it.
+        rnd_state, novelty = state.rnd, jnp.zeros_like(trained.reward[:, 1:])
+        if rnd is not None and rnd_state is not None:
+            rnd_state, novelty = rnd.update(rnd_state, trained.observation[:, 1:])
         intrinsic, recent = _intrinsic_rewards(novelty, state.novelty, trained, rules)
         sources = {"extrinsic": trained.reward[:, 1:], "intrinsic": intrinsic}
         rewards = jnp.stack([sources[head.source] for head in heads], axis=-1)
@@ -159,7 +162,7 @@ def make_learner(
         scales = scaling.update(state.scales, outputs.statistics, heads, "intrinsic")
         learned = state._replace(
             network=network,
-            target=_choose(updates % target_interval == 0, network, state.target),
+            target=choose(updates % target_interval == 0, network, state.target),
             optimiser=optimiser_state,
             scales=scales,
             rnd=rnd_state,
@@ -169,8 +172,18 @@ def make_learner(
         # One update that is not finite would spoil all that follow, so it is skipped.
         finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.all(jnp.isfinite(novelty))
         skipped = before.skipped.count(finite)
-        state = _choose(finite, learned, before)._replace(skipped=skipped)
-        metrics = _metrics(loss, outputs, norm, novelty, skipped)
+        state = choose(finite, learned, before)._replace(skipped=skipped)
+        metrics = Metrics(
+            loss=loss,
+            td_error=jnp.mean(jnp.abs(outputs.errors.td), axis=(0, 1)),
+            scale=outputs.scale,
+            value=jnp.mean(outputs.errors.q_taken, axis=(0, 1)),
+            gradient_norm=norm,
+            priority=jnp.mean(outputs.priorities),
+            intrinsic_reward=jnp.mean(novelty),
+            skipped=skipped.total.astype(jnp.float32),
+            skipped_in_a_row=skipped.most_in_a_row.astype(jnp.float32),
+        )
         return state, outputs.priorities, metrics
 
     def update_return_scales(
@@ -215,47 +228,14 @@ def _update_normalisation(
     return state._replace(normalisation=normalisation, observations=seen)
 
 
-def _novelty(
-    rnd: RND | None, state: RNDState | None, steps: Step
-) -> tuple[Float[Array, "N T"], RNDState | None]:
-    """Returns the novelty of each step's next observation, and trains the predictor."""
-    if rnd is None or state is None:
-        return jnp.zeros_like(steps.reward[:, 1:]), state
-    state, novelty = rnd.update(state, steps.observation[:, 1:])
-    return novelty, state
-
-
 def _intrinsic_rewards(
     novelty: Float[Array, "N T"], recent: Moments, steps: Step, rules: Rules
 ) -> tuple[Float[Array, "N T"], Moments]:
     """Returns the rewards of the intrinsic head, and the statistics with this batch."""
-    recent = scaling.merge_recent(recent, scaling.moments(novelty.reshape(-1), axis=0))
+    new = scaling.moments(novelty.reshape(-1), axis=0)
+    recent = scaling.merge(recent, new, scaling.RECENT_UPDATES * new.count)
     rewards = scaling.scale_novelty(novelty, recent, rules.centre_novelty)
     if all(head.episodic for head in rules.heads):
         # The first observation of an episode is not what the last action led to.
         rewards = jnp.where(steps.is_first[:, 1:], 0.0, rewards)
     return rewards, recent
-
-
-def _metrics(
-    loss: Float[Array, ""],
-    outputs: Outputs,
-    gradient_norm: Float[Array, ""],
-    novelty: Float[Array, "N T"],
-    skipped: Skipped,
-) -> Metrics:
-    return Metrics(
-        loss=loss,
-        td_error=jnp.mean(jnp.abs(outputs.errors.td), axis=(0, 1)),
-        scale=outputs.scale,
-        value=jnp.mean(outputs.errors.q_taken, axis=(0, 1)),
-        gradient_norm=gradient_norm,
-        priority=jnp.mean(outputs.priorities),
-        intrinsic_reward=jnp.mean(novelty),
-        skipped=skipped.total.astype(jnp.float32),
-        skipped_in_a_row=skipped.most_in_a_row.astype(jnp.float32),
-    )
-
-
-def _choose(condition: Bool[Array, ""], new, old):
-    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), new, old)

@@ -46,9 +46,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num
 
 from sidequest.agent import scaling
-from sidequest.agent.lstm import CoreState
 from sidequest.agent.modes import Head
-from sidequest.agent.networks import Inputs, RecurrentQNetwork, unroll_together
+from sidequest.agent.networks import CoreState, Inputs, RecurrentQNetwork, unroll_together
 from sidequest.agent.scaling import Normalisation, ReturnStatistics
 from sidequest.types import AnyArray
 

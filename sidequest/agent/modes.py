@@ -24,6 +24,7 @@ in units of its return scale, so that the sum is of comparable numbers.
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
@@ -109,12 +110,8 @@ def make_heads(
 def modes_of(
     variant: Variant, heads: tuple[str, ...], novelty_epsilon: float = 0.0
 ) -> Modes:
-    """Returns the behaviours of a variant's two modes, for a network with these heads.
-
-    Args:
-        novelty_epsilon: Epsilon of XI's explore mode. The paper has none; on games without
-            Atari's sticky actions, novelty alone may choose one action for ever.
-    """
+    """Returns the behaviours of a variant's two modes, for a network with these heads;
+    `novelty_epsilon` is that of XI's explore mode."""
 
     def behave(epsilon: float, *followed: str) -> Behaviour:
         weights = [float(head in followed) for head in heads]
@@ -133,11 +130,7 @@ def modes_of(
 
 def current(modes: Modes, mode: Mode) -> Behaviour:
     """Returns the behaviour of the present mode."""
-    return jax.tree.map(
-        lambda explore, exploit: jnp.where(mode, explore, exploit),
-        modes.explore,
-        modes.exploit,
-    )
+    return jax.tree.map(partial(jnp.where, mode), modes.explore, modes.exploit)
 
 
 def choose(

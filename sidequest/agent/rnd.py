@@ -94,8 +94,7 @@ def make_rnd(
     """Returns random network distillation for these observations.
 
     Args:
-        convolutions: None for vectors. The paper's for frames have channels 32, 64, 64,
-            kernels 8, 4, 3 and strides 4, 2, 1.
+        convolutions: None for vectors.
         downsampling: Use every n-th pixel each way; 2 in the paper.
         units: Size of linear layers and outputs; 128 in the paper.
     """

@@ -28,7 +28,7 @@ FLOOR = 0.01
 """Least scale of errors and of observations: without it a game without rewards, or before
 the first, would divide by 0."""
 
-_RECENT_UPDATES = 200.0
+RECENT_UPDATES = 200.0
 """Horizon of the statistics of novelty, in updates: what a million steps are with the
 paper's batches. Novelty shrinks by orders of magnitude during a run, and a scale that
 remembers the start would mute its head."""
@@ -101,11 +101,6 @@ def merge(
         mean=old.mean + share * difference,
         variance=(1 - share) * old.variance + share * new.variance + spread,
     )
-
-
-def merge_recent(old: Moments, new: Moments) -> Moments:
-    """Returns the moments of the last `_RECENT_UPDATES` updates, about."""
-    return merge(old, new, _RECENT_UPDATES * new.count)
 
 
 def scale_novelty(
@@ -196,13 +191,10 @@ def update(
     heads: Sequence[Head],
     source: str | None = None,
 ) -> ReturnStatistics:
-    """Merges a batch: over recent updates for the intrinsic head, else over all time.
-
-    Args:
-        source: Only heads with this source of reward change; by default all.
-    """
+    """Merges a batch: over recent updates for the intrinsic head, else over all time. Only
+    heads with this source of reward change; by default all."""
     updates = jnp.array(
-        [_RECENT_UPDATES if head.source == "intrinsic" else jnp.inf for head in heads]
+        [RECENT_UPDATES if head.source == "intrinsic" else jnp.inf for head in heads]
     )
     counted = jnp.array([float(source in (None, head.source)) for head in heads])
 
@@ -221,20 +213,15 @@ def return_scale(statistics: ReturnStatistics) -> Float[Array, "H"]:
 
 
 def mean_value(statistics: ReturnStatistics) -> Float[Array, "H"]:
-    """Returns E[r] / (1 - E[gamma]), the mean value of a state; 0 if nothing was seen.
-
-    What all values have in common need not be learned: see `Rules.normalise_values`.
-    """
+    """Returns E[r] / (1 - E[gamma]), the mean value of a state; 0 if nothing was seen."""
     left = jnp.maximum(1.0 - statistics.discount.mean, _SHORTEST)
     return statistics.reward.mean / left
 
 
 def used_scale(running: ReturnStatistics, batch: ReturnStatistics) -> Float[Array, "H"]:
-    """Returns max(sigma, sigma_batch, 0.01), the unit of errors and values.
-
-    The batch counts so that the first large reward of a run, which has hardly changed the
-    running statistics, does not make one huge step.
-    """
+    """Returns max(sigma, sigma_batch, 0.01), the unit of errors and values."""
+    # The batch counts so that the first large reward of a run, which has hardly changed the
+    # running statistics, does not make one huge step.
     scale = jnp.maximum(return_scale(running), return_scale(batch))
     return jnp.maximum(scale, FLOOR)
 
@@ -242,14 +229,8 @@ def used_scale(running: ReturnStatistics, batch: ReturnStatistics) -> Float[Arra
 def discounted_returns(
     r_t: Float[Array, "T"], discount_t: Float[Array, "T"], tail: Float[Array, ""]
 ) -> Float[Array, "T"]:
-    """Returns G_t = r_{t+1} + d_{t+1} G_{t+1} of one environment, with G_T = tail.
-
-    Args:
-        r_t: Rewards r_1 .. r_T.
-        discount_t: 0 wherever an episode ends. That of a time-out is 0 too, since the
-            rewards after it belong to another episode.
-        tail: Value of the last state, for the rewards still to come.
-    """
+    """Returns G_t = r_{t+1} + d_{t+1} G_{t+1} of one environment, with G_T = tail, the
+    value of the last state. The discount is 0 wherever an episode ends."""
 
     def step(later: Float[Array, ""], now: tuple) -> tuple[Array, Array]:
         reward, discount = now

@@ -155,9 +155,6 @@ def _measure_stages(
 
         return jax.lax.scan(step, state.environments, jnp.arange(agent.block_length))[1]
 
-    def collect(state):
-        return ondevice.collect(agent, environment, key, state)[1:]
-
     # An actor that stays in its mode does what any agent has to do.
     stay = make_switching(config.switching)._replace(
         step=lambda key, signals, state: (state.mode, state)
@@ -165,8 +162,8 @@ def _measure_stages(
     actor = make_actor(stay, agent.heads, discount=config.learning.discount)
     staying = agent._replace(actor=actor)
 
-    def collect_staying(state):
-        return ondevice.collect(staying, environment, key, state)[1:]
+    def collect(state, agent=agent):
+        return ondevice.collect(agent, environment, key, state)[1:]
 
     def sample(state):
         return agent.replay.sample(key, state.replay, agent.batch_size)
@@ -179,7 +176,7 @@ def _measure_stages(
     def update_bandits(state, records):
         return ondevice.update_bandits(agent, records, state).meta
 
-    stages = (play_randomly, collect, collect_staying, sample, update)
+    stages = (play_randomly, collect, partial(collect, agent=staying), sample, update)
     playing, collecting, collecting_staying, sampling, updating, bandits = best_seconds(
         *(partial(jax.jit(stage), state) for stage in stages),
         partial(jax.jit(update_bandits), state, records),

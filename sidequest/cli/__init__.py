@@ -28,7 +28,7 @@ COMMANDS = {
     "figures": "draws figures",
     "bench": "measures speed",
 }
-_MODULES = {"games": "play", "evaluate": "play", "watch": "play"}
+_MODULES = {"games": "play", "evaluate": "play", "watch": "play", "settings": "explain"}
 """Modules of the commands that have none of their own name."""
 _HELP = """usage: sidequest COMMAND …
 

@@ -49,10 +49,8 @@ def join_lines(docstring: str) -> str:
 
 
 def refuse(reason: str, *words: str, **options: Any) -> None:
-    """Refuses words and options that would be ignored, so that nobody relies on them.
-
-    Options that are None, False or () were not given.
-    """
+    """Refuses words and options that would be ignored, so that nobody relies on them; those
+    that are None, False or () were not given."""
     given = [
         f"--{name.strip('_').replace('_', '-')}"
         for name, value in options.items()
@@ -74,6 +72,12 @@ def check_run(folder: Path) -> dict[str, Any]:
         said = "was recorded by a version that took no digests: its files are unchecked"
         print(f"{folder} {said}", file=sys.stderr)
     return run
+
+
+def check_seed(seed: int) -> None:
+    """Refuses what is no seed."""
+    if not 0 <= seed < 2**31:
+        raise InvalidRequest(f"--seed is {seed}; it is 0 or more, and below 2^31")
 
 
 def read_count(text: str, name: str) -> int:

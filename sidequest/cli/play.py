@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional
 
-from sidequest.cli.options import Flag, check_run, option, use_compilation_cache
+from sidequest.cli.options import Flag, check_run, check_seed, option, use_compilation_cache
 from sidequest.errors import InvalidRequest, unknown
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ def evaluate(
     """
     if not 1 <= episodes <= 100_000:
         raise InvalidRequest(f"episodes is {episodes}; it is 1 to 100000")
-    if not 0 <= seed < 2**31:
-        raise InvalidRequest(f"seed is {seed}; it is 0 or more, and below 2^31")
+    check_seed(seed)
     check_run(run)
     use_compilation_cache()
 
@@ -123,8 +122,9 @@ def evaluate(
 
 def describe_scores(scores: dict[str, Any]) -> str:
     """Returns what `evaluate_run` found, in a few lines."""
-    count = scores["episodes"]
-    played = f"{count} greedy episode{'s' if count > 1 else ''}"
+    from sidequest.runs.display import plural
+
+    played = plural(scores["episodes"], "greedy episode")
     lines = [
         f"{scores['variant']} on {scores['game']}, seed {scores['seed']}",
         f"return  {scores['mean']:.4g} (mean of {played})",
@@ -187,7 +187,7 @@ def watch(
         )
         steps, spec = len(episode.trace.modes), player.game.spec
         ending = f"cut at {steps:,} steps" if episode.ending == "cut" else episode.ending
-        title = f"{player.variant}{', greedy' if greedy else ''}"
+        title = f"{player.spec.variant}{', greedy' if greedy else ''}"
         caption = Caption(title, f"{spec.name}, seed {seed}", ending)
         render = make_renderer(episode.observations, spec.maximum, spec.categories)
         if episode.frames is not None:

@@ -8,6 +8,7 @@ from tyro.conf import Positional
 
 from sidequest.cli.options import (
     Flag,
+    check_seed,
     option,
     read_count,
     refuse,
@@ -75,8 +76,7 @@ def study(
         refuse("--dry-run measures on this machine", cluster=cluster)
     if seeds is not None and not 1 <= seeds <= 10_000:
         raise InvalidRequest(f"--seeds is {seeds}; it is 1 to 10000")
-    if seed is not None and not 0 <= seed < 2**31:
-        raise InvalidRequest(f"--seed is {seed}; it is 0 or more, and below 2^31")
+    check_seed(seed or 0)
     budget = None if frames is None else read_count(frames, "--frames")
     chosen = narrow(find(name), games, variants, seeds, seed, budget)
     jobs_of(chosen)  # refuses settings that do not fit the games
@@ -117,15 +117,18 @@ def _write_report(folder: Path) -> Path:
 def _conclude(failures: dict[str, str], busy: list[str], folder: Path) -> int | None:
     """Says on standard error what is missing; returns the exit code."""
     from sidequest.records import TRACEBACKS_FILE
+    from sidequest.runs.display import plural
 
     for name, reason in failures.items():
         print(f"failed: {name}: {reason}", file=sys.stderr)
     if failures:
-        count = f"{len(failures)} run{'s' * (len(failures) > 1)} failed"
-        print(f"{count}; tracebacks are in {folder / TRACEBACKS_FILE}", file=sys.stderr)
+        count = plural(len(failures), "run")
+        print(
+            f"{count} failed; tracebacks are in {folder / TRACEBACKS_FILE}", file=sys.stderr
+        )
     if busy:
-        runs = f"{len(busy)} run{'s' * (len(busy) > 1)}"
         names = ", ".join(busy[:3]) + " …" * (len(busy) > 3)
+        runs = plural(len(busy), "run")
         print(f"another process is training {runs}: {names}", file=sys.stderr)
     return _FAILED if failures else int(Exit.RETRY) if busy else None
 

@@ -3,10 +3,10 @@
 import contextlib
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from tyro.conf import Positional, UseAppendAction
 
@@ -21,10 +21,10 @@ from sidequest.cli.options import (
     use_all_cores,
     use_compilation_cache,
 )
-from sidequest.errors import InvalidRequest, RunExists, SidequestError, unknown
-from sidequest.records import RUN_FILE, read_run, refuse_existing
+from sidequest.errors import InvalidRequest, SidequestError, unknown
+from sidequest.records import RUN_FILE, refuse_existing
 from sidequest.runs.process import LOCK, lock_folders
-from sidequest.runs.spec import Checkpointing, RunSpec, read_spec, run_folder
+from sidequest.runs.spec import RunSpec, read_spec, run_folder
 from sidequest.switching.variants import parse
 
 if TYPE_CHECKING:
@@ -32,15 +32,6 @@ if TYPE_CHECKING:
 
 _Read = TypeVar("_Read")
 _RUNS, _PRESETS = Path("runs"), ("small", "paper")
-
-
-class Request(NamedTuple):
-    """Runs of one game, with the same settings and frames, that train together."""
-
-    runs: list[RunSpec]
-    memory: int | None
-    """Bytes for the frames in replay, on emulators."""
-    checkpoints: Checkpointing
 
 
 def train(
@@ -110,26 +101,24 @@ def train(
     known = "knows the run from its folder"
     if resume:
         refuse(f"--resume {known}", *variant, **new_runs, from_=from_)
-        requests = requests_to_resume(resume)
+        runs = runs_to_resume(resume)
         refuse(f"--resume {known}", out=out)
     elif from_:
         refuse(f"--from {known}", *variant, **new_runs)
-        requests = [request_to_repeat(from_, out or _RUNS)]
+        runs = [run_to_repeat(from_, out or _RUNS)]
     else:
-        requests = [parse_request(variant, out or _RUNS, **new_runs)]
-    requests = [
-        _with_checkpoints(one, checkpoint_every, checkpoint_replay) for one in requests
-    ]
+        runs = parse_request(variant, out or _RUNS, **new_runs)
+    runs = [_with_checkpoints(run, checkpoint_every, checkpoint_replay) for run in runs]
     if tensorboard and not find_spec("tensorboardX"):
         raise InvalidRequest(
             "--tensorboard needs an extra: pip install 'sidequest[tensorboard]'"
         )
-    for run in [run for one in requests for run in one.runs]:
+    for run in runs:
         if (run.folder / RUN_FILE).exists():
             _make_way(run.folder, fresh, bool(resume))
     use_all_cores()
     use_compilation_cache()
-    _train_all(requests, quiet, tensorboard)
+    _train_all(runs, quiet, tensorboard)
 
 
 def parse_request(
@@ -144,7 +133,7 @@ def parse_request(
     set: tuple[str, ...],
     emulators: int | None,
     replay_memory: str | None,
-) -> Request:
+) -> list[RunSpec]:
     """Turns options into runs; checks everything first, and reports all faults at once."""
     from sidequest.environments import registry
 
@@ -195,64 +184,51 @@ def parse_request(
         memory = attempt(read_size, replay_memory, "--replay-memory")
     if faults or game is None or config is None or count is None:
         raise InvalidRequest("\n".join(faults))
-    runs = [
-        RunSpec(one, game, number, run_folder(out, one, game, number), config, count)
+    return [
+        RunSpec(
+            *(one, game, number, run_folder(out, one, game, number), config, count),
+            memory=memory,
+        )
         for one in variants
         for number in range(seed, seed + seeds)
     ]
-    return Request(runs, memory, Checkpointing())
 
 
-def requests_to_resume(folders: Sequence[Path]) -> list[Request]:
-    """Returns interrupted runs; those of the same kind train together, as they began."""
+def runs_to_resume(folders: Sequence[Path]) -> list[RunSpec]:
+    """Returns interrupted runs as their folders describe them."""
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise InvalidRequest("a folder is named twice")
-    requests: dict[tuple, Request] = {}
+    runs = []
     for folder in folders:
         if check_run(folder).get("finished"):
             raise InvalidRequest(f"{folder} has finished; there is nothing to resume")
-        one = _read_request(folder)
-        (run,) = one.runs
-        kind = (run.game, run.config, run.frames, one.memory, one.checkpoints)
-        requests.setdefault(kind, one._replace(runs=[])).runs.append(run)
-    return list(requests.values())
+        runs.append(read_spec(folder))
+    return runs
 
 
-def request_to_repeat(folder: Path, out: Path) -> Request:
+def run_to_repeat(folder: Path, out: Path) -> RunSpec:
     """Returns the same run from its beginning, in a folder below `out`."""
-    one = _read_request(folder)
-    (run,) = one.runs
+    run = read_spec(folder)
     place = run_folder(out, run.variant, run.game, run.seed)
     if place.resolve() == folder.resolve():
         raise InvalidRequest(
             f"{folder} is the run itself; choose another folder with --out"
         )
-    return one._replace(runs=[run._replace(folder=place)])
+    return run._replace(folder=place)
 
 
-def _read_request(folder: Path) -> Request:
-    """Returns one run as its run.json describes it."""
-    from sidequest.environments import registry
-
-    spec, run = read_spec(folder), read_run(folder)
-    registry.check(spec.game)
-    checkpoints = run.get("checkpoints", run.get("saving", {}))  # its former name
-    return Request([spec], run.get("memory"), Checkpointing(**checkpoints))
-
-
-def _with_checkpoints(request: Request, every: str | None, replay: str | None) -> Request:
+def _with_checkpoints(run: RunSpec, every: str | None, replay: str | None) -> RunSpec:
     """Replaces what was known about checkpoints by what was typed."""
     from sidequest.environments import registry
 
-    game = request.runs[0].game
-    if registry.kind(game) == "compiled":
-        refuse(f"checkpoints of {game} always hold replay", checkpoint_replay=replay)
-    checkpoints = request.checkpoints
+    if registry.kind(run.game) == "compiled":
+        refuse(f"checkpoints of {run.game} always hold replay", checkpoint_replay=replay)
+    checkpoints = run.checkpoints
     if every is not None:
         checkpoints = checkpoints._replace(every=read_count(every, "--checkpoint-every"))
     if replay is not None:
         checkpoints = checkpoints._replace(replay=replay == "yes")
-    return request._replace(checkpoints=checkpoints)
+    return run._replace(checkpoints=checkpoints)
 
 
 def _make_way(folder: Path, fresh: bool, resume: bool) -> None:
@@ -262,8 +238,8 @@ def _make_way(folder: Path, fresh: bool, resume: bool) -> None:
     elif not resume:
         try:
             refuse_existing(folder)
-        except RunExists as exists:
-            raise RunExists(f"{exists}; --fresh renames it") from None
+        except InvalidRequest as exists:
+            raise InvalidRequest(f"{exists}; --fresh renames it") from None
 
 
 def set_aside(folder: Path) -> Path:
@@ -276,25 +252,35 @@ def set_aside(folder: Path) -> Path:
     return aside
 
 
-def _train_all(requests: list[Request], quiet: bool, tensorboard: bool) -> None:
-    """Trains; prints the folders, and on standard error scores and what to type next."""
+def group_by_kind(runs: Iterable[RunSpec]) -> list[list[RunSpec]]:
+    """Returns groups of runs that differ in variant, seed and folder alone."""
+    groups: dict[tuple, list[RunSpec]] = {}
+    for run in runs:
+        kind = (run.game, run.config, run.frames, run.memory, run.checkpoints)
+        groups.setdefault(kind, []).append(run)
+    return list(groups.values())
+
+
+def _train_all(runs: list[RunSpec], quiet: bool, tensorboard: bool) -> None:
+    """Trains, runs of the same kind together; prints the folders, and on standard error
+    scores and what to type next."""
     from sidequest.runs import trainer
     from sidequest.runs.display import make_display
 
-    for runs, memory, checkpoints in requests:
-        with make_display(quiet, len(runs)) as display:
-            trainer.run(runs, display, memory=memory, checkpoints=checkpoints)
+    for group in group_by_kind(runs):
+        with make_display(quiet, len(group)) as display:
+            trainer.run(group, display)
         if display.rows:
             display.say("\n".join(["", *display.table(), ""]))
-        for run in runs:
+        for run in group:
             if tensorboard:
                 from sidequest.runs.tables import export_tensorboard
 
                 export_tensorboard(run.folder)
-            with contextlib.suppress(OSError):  # other requests may follow
+            with contextlib.suppress(OSError):  # other runs may follow
                 print(run.folder, flush=True)
         if display.rows:
-            display.say(_next_commands(runs, display.ranked()[0]))
+            display.say(_next_commands(group, display.ranked()[0]))
 
 
 def _next_commands(runs: Sequence[RunSpec], best: "RunProgress") -> str:

@@ -53,9 +53,7 @@ def build_groups(
     """Starts `groups` groups of `streams` emulators; each takes about 0.2 s.
 
     Args:
-        seed: Every emulator gets a seed of its own, derived from this one.
-        progress: Called with the emulators built so far and in all, after each group: ALE
-            builds a group in one go.
+        progress: Called with the emulators built so far and in all, after each group.
         settings: Those of `AtariGroup`.
     """
     seeds = emulator_seeds(seed, groups * streams).reshape(groups, streams)
@@ -129,11 +127,8 @@ class AtariGroup:
         self._in_flight = True
 
     def recv(self) -> Timestep:
-        """Waits for the emulators; observations are [B, 210, 160, 3] of uint8.
-
-        The arrays are the ones that ALE has filled, without a copy. It never writes
-        to them again, so they may be kept.
-        """
+        """Waits for the emulators; observations are [B, 210, 160, 3] of uint8. ALE never
+        writes to the arrays again, so they may be kept."""
         if not self._in_flight:
             raise RuntimeError("recv() without a send() before it.")
         self._in_flight = False

@@ -5,12 +5,13 @@ first observation of the next one in the very same step.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, Int32, Num, PyTree, Shaped
+from jaxtyping import Array, Int, Int32, Num, PyTree, Shaped
 
 from sidequest.types import Key, Timestep
 
@@ -47,14 +48,8 @@ class CompiledEnvironment(NamedTuple):
 
 @runtime_checkable
 class HostedEnvironment(Protocol):
-    """A group of B emulators on the host that run while the caller does other things.
-
-    The emulators are started when the object is made, so the first call is `recv`:
-
-        recv  s0 [B]
-        send  a0 [B]     the emulators run; step other groups meanwhile
-        recv  s1 [B]     ...
-    """
+    """A group of B emulators on the host that run while the caller does other things. They
+    are started when the object is made, so the first call is `recv`."""
 
     spec: EnvironmentSpec
 
@@ -88,18 +83,9 @@ def auto_reset(
     step: Callable[[Key, State, Int[Array, ""]], tuple[Any, ...]],
     spec: EnvironmentSpec,
 ) -> CompiledEnvironment:
-    """Returns an environment that never ends, from a game of single episodes.
-
-    An episode of three steps, then the next (primes):
-
-        t               0      1      2      3      4
-        action          a0     a1     a2     a0'    ...
-        observation     s0     s1     s2     s0'    s1'
-        reward          0      r1     r2     r3     r1'
-        is_first        1      0      0      1      0
-        terminated      0      0      0      1      0     or truncated
-
-    The observation after a2 is never shown: no action follows it.
+    """Returns an environment that never ends, from a game of single episodes; see the top
+    of `sidequest.types`. The last observation of an episode is never shown: no action
+    follows it.
 
     Args:
         reset: key -> (state, observation).
@@ -125,7 +111,9 @@ def auto_reset(
         terminated, truncated = jnp.asarray(terminated), jnp.asarray(truncated)
         ended = terminated | truncated
         played = jax.tree.map(_strip_weak_type, state), _observe(observation, spec)
-        state, observation = _select(ended, start(reset_key), played)
+        state, observation = jax.tree.map(
+            partial(jnp.where, ended), start(reset_key), played
+        )
         reward = jnp.asarray(reward).astype(jnp.float32)
         timestep = Timestep(observation, reward, terminated, truncated & ~terminated, ended)
         return state, timestep
@@ -175,7 +163,3 @@ def _observe(observation: Any, spec: EnvironmentSpec) -> Num[Array, "..."]:
             f"its spec says {spec.observation_shape}."
         )
     return observation.astype(spec.observation_dtype)
-
-
-def _select(condition: Bool[Array, ""], on_true: Any, on_false: Any) -> Any:
-    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), on_true, on_false)

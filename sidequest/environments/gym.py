@@ -1,28 +1,52 @@
-"""Gymnasium environments on the host: `gymnasium:ID`, or `package.module:function`."""
+"""Gymnasium environments on the host: `gymnasium:ID`, or `package.module:function`.
+
+A process holds the environments of one group and steps them one after the other; groups run
+side by side. It is given the game's name, and makes the environments itself. Such a process
+does not load JAX, so nothing here imports it.
+"""
+
+from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int32
 
-from sidequest.environments import gym_worker
-from sidequest.environments.base import EnvironmentSpec, HostedGame
 from sidequest.errors import EnvironmentFault
 from sidequest.types import Timestep
 
+if TYPE_CHECKING:
+    from sidequest.environments.base import EnvironmentSpec, HostedGame
+
 _SPAWN = multiprocessing.get_context("spawn")  # JAX has threads, which a fork would lose
+_LIBRARY = str(Path(os.__file__).parent)
+_NOT_THEIRS = ("site-packages", "<frozen", _LIBRARY, str(Path(__file__).parent))
+"""Parts of the paths of code that is not the user's."""
+_UNBOUNDED = 1e6
+"""A bound from which on a space says nothing about the size of an observation."""
+_LARGEST = float(np.finfo(np.float32).max)
+"""A reward: the agent counts in this type, where more would be infinite."""
+_FILM_HEIGHT = 240
+"""Pixels of a rendered frame that are kept; larger frames are thinned out."""
 
 
 def make(name: str, environment: Any, sticky_actions: float) -> HostedGame:
-    """Returns the game that this environment is one of; no process is started yet.
+    """Returns the game that this environment is one of; no process is started yet. Raises
+    `BrokenRule` if an agent cannot play it."""
+    from sidequest.environments.base import EnvironmentSpec, HostedGame
 
-    Raises:
-        BrokenRule: If an agent cannot play it.
-    """
-    _, layout = gym_worker.prepare(environment)
+    _, layout = prepare(environment)
     spec = EnvironmentSpec(
         name=name,
         observation_shape=layout.shape,
@@ -71,7 +95,7 @@ class GymGroup:
         self._first: Timestep | None = None
         self._pipe, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(
-            target=gym_worker.step_forever,
+            target=step_forever,
             args=(theirs, spec.name, sticky_actions, seeds, renders),
             daemon=True,
         )
@@ -82,7 +106,7 @@ class GymGroup:
         """Waits until the environments are made and reset."""
         self._first = Timestep(*self._read())
 
-    def send(self, actions: Int32[np.ndarray, "B"]) -> None:
+    def send(self, actions: np.ndarray) -> None:
         """Passes one action to each environment and returns at once."""
         try:
             self._pipe.send(np.asarray(actions))
@@ -117,3 +141,207 @@ class GymGroup:
         if isinstance(answer, str):
             raise EnvironmentFault(f"{self.spec.name} failed: {answer}")
         return answer
+
+
+class Layout(NamedTuple):
+    """How an environment's spaces become those of the agent."""
+
+    shape: tuple[int, ...]
+    """A vector, or an image with channels in the last of three axes."""
+    dtype: str
+    """uint8, or else float32."""
+    maximum: float
+    """The largest byte."""
+    scale: np.ndarray
+    """Divides numbers that are not bytes: their bounds, or 1 where there are none."""
+    num_actions: int
+    first_action: int
+    max_steps: int | None
+
+
+def load(name: str) -> Callable[..., Any]:
+    """Returns the function behind `gymnasium:ID` or `package.module:function`.
+
+    Raises:
+        Exception: Whatever goes wrong; the message says what.
+    """
+    place, _, rest = name.partition(":")
+    if place == "gymnasium":
+        import gymnasium
+
+        if rest.startswith("ALE/"):
+            ale = import_module("ale_py")
+            ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)
+        module, _, identifier = rest.rpartition(":")  # Gymnasium's own way to import
+        if module:
+            import_module(module)
+        gymnasium.spec(identifier)
+        return lambda **options: gymnasium.make(
+            identifier, disable_env_checker=True, **options
+        )
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    found = getattr(import_module(place), rest)
+    if not callable(found):
+        raise BrokenRule("it is no function that returns an environment")
+    return found
+
+
+def prepare(environment: Any, sticky_actions: float = 0.0) -> tuple[Any, Layout]:
+    """Returns an environment that repeats actions and shows vectors or images, and its
+    layout.
+
+    Raises:
+        BrokenRule: If it has other spaces than an agent can play.
+    """
+    from gymnasium import Env, spaces, wrappers
+
+    if not isinstance(environment, Env):
+        raise BrokenRule(
+            f"it is a {type(environment).__name__}, not a Gymnasium environment"
+        )
+    actions, shown = environment.action_space, environment.observation_space
+    if not isinstance(actions, spaces.Discrete):
+        raise BrokenRule(f"its actions are {actions}; only Discrete actions can be learned")
+    if isinstance(shown, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        environment = wrappers.FlattenObservation(environment)
+        shown = environment.observation_space
+    if not isinstance(shown, spaces.Box) or len(shown.shape) not in (1, 2, 3):
+        raise BrokenRule(
+            f"its observations are {shown}; they must be a vector or an image (Box). "
+            f"Choose or join parts of them with a wrapper, in a function of your own"
+        )
+    if sticky_actions:
+        environment = wrappers.StickyAction(environment, sticky_actions)
+    image = shown.dtype == np.uint8
+    bound = np.maximum(np.abs(shown.low), np.abs(shown.high)).astype(np.float32)
+    return environment, Layout(
+        shape=shown.shape if len(shown.shape) != 2 else (*shown.shape, 1),
+        dtype="uint8" if image else "float32",
+        maximum=float(bound.max()) or 1.0 if image else 1.0,
+        scale=np.where((bound > 0) & (bound < _UNBOUNDED), bound, 1.0),
+        num_actions=int(actions.n),
+        first_action=int(actions.start),
+        max_steps=getattr(environment.spec, "max_episode_steps", None),
+    )
+
+
+def step_forever(
+    pipe: Connection, name: str, sticky_actions: float, seeds: Sequence[int], renders: bool
+) -> None:
+    """Is the main function of a process: answers actions with timesteps, until they end.
+
+    A message is an array of actions, or None for the frame of the first environment. An
+    answer is a timestep [B] as a tuple, a frame, or an error as a text.
+    """
+    # A signal to all processes of a terminal or a job is for the parent, which saves.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.dup2(2, 1)  # what environments print is not the command's output
+    # Frames are painted without a screen, and nothing is played aloud.
+    os.environ |= {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy"}
+    group: list[_Single] = []
+    try:
+        group = [_Single(name, sticky_actions, renders) for _ in seeds]
+        timesteps = [one.reset(seed) for one, seed in zip(group, seeds, strict=True)]
+        while True:
+            pipe.send(tuple(map(np.stack, zip(*timesteps, strict=True))))
+            while (actions := pipe.recv()) is None:
+                pipe.send(group[0].render())
+            timesteps = [one.step(a) for one, a in zip(group, actions, strict=True)]
+    except EOFError:
+        pass  # the group was closed
+    except Exception as error:
+        with suppress(OSError):
+            pipe.send(describe(error))
+    for one in group:
+        one.close()
+
+
+def _end_with_parent() -> None:
+    """Ends the process with the one that started it, even if an environment hangs."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+class BrokenRule(ValueError):
+    """An environment has, or returned, what an agent cannot learn from."""
+
+
+def describe(error: BaseException) -> str:
+    """Returns an error in one line, with the last place in the user's own code."""
+    text = " ".join(str(error).split())
+    if isinstance(error, BrokenRule):
+        return text
+    places = [
+        f" ({frame.filename}:{frame.lineno})"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not any(part in frame.filename for part in _NOT_THEIRS)
+    ]
+    return f"{type(error).__name__}: {text}{''.join(places[-1:])}"
+
+
+class _Single:
+    """One environment, which never ends: see `sidequest.types`."""
+
+    def __init__(self, name: str, sticky_actions: float, renders: bool):
+        make, made = load(name), None
+        if renders:
+            with suppress(Exception):  # not every environment does, or every function asks
+                made = make(render_mode="rgb_array")
+        made = make() if made is None else made
+        self._environment, self._layout = prepare(made, sticky_actions)
+        self._shape = self._environment.observation_space.shape
+
+    def reset(self, seed: int | None = None) -> tuple[Any, ...]:
+        """Begins an episode; returns its first timestep."""
+        observation, _ = self._environment.reset(seed=seed)
+        return self._read(observation), np.float32(0), False, False, True
+
+    def step(self, action: int) -> tuple[Any, ...]:
+        """Returns the next timestep; that of an episode's end begins another one."""
+        observation, reward, terminated, truncated, _ = self._environment.step(
+            int(action) + self._layout.first_action
+        )
+        if np.ndim(reward) or np.asarray(reward).dtype.kind not in "biuf":
+            raise BrokenRule(f"step returned the reward {reward!r}, which is no number")
+        if not abs(reward) <= _LARGEST:
+            raise BrokenRule(f"step returned the reward {reward}")
+        observation = self._read(observation)
+        if terminated or truncated:
+            observation = self.reset()[0]
+        terminated, ended = bool(terminated), bool(terminated or truncated)
+        return observation, np.float32(reward), terminated, ended and not terminated, ended
+
+    def close(self) -> None:
+        """Lets the environment end what it has started."""
+        self._environment.close()
+
+    def _read(self, observation: Any) -> np.ndarray:
+        """Returns an observation as the agent sees it."""
+        layout, observation = self._layout, np.asarray(observation)
+        if observation.shape != self._shape:
+            raise BrokenRule(
+                f"an observation has shape {observation.shape}; "
+                f"its space says {self._shape}"
+            )
+        if layout.dtype == "uint8":
+            return observation.astype(np.uint8, copy=False).reshape(layout.shape)
+        observation = (observation / layout.scale).astype(np.float32)
+        if not np.isfinite(observation).all():
+            raise BrokenRule("an observation has numbers that are not finite")
+        return observation.reshape(layout.shape)
+
+    def render(self) -> np.ndarray | None:
+        """Returns the environment's own picture, if it paints one."""
+        try:
+            frame = np.asarray(self._environment.render())
+        except Exception:  # such as a library for drawing that is not installed
+            return None
+        if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
+            return None
+        thin = -(-len(frame) // _FILM_HEIGHT)
+        return frame[::thin, ::thin]

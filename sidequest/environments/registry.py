@@ -7,16 +7,16 @@ from functools import cache, partial
 from typing import Literal, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 
-from sidequest.environments import atari, gym, gym_worker, probes, suites
+from sidequest.environments import atari, gym, suites
 from sidequest.environments.base import (
     CompiledEnvironment,
     HostedGame,
     with_sticky_actions,
 )
 from sidequest.environments.scores import KNOWN, SCORES
-from sidequest.errors import InvalidRequest, UnknownGame
-from sidequest.types import Key, Timestep
+from sidequest.errors import InvalidRequest
 
 Factory: TypeAlias = Callable[[], CompiledEnvironment | HostedGame]
 
@@ -48,13 +48,11 @@ class Game(NamedTuple):
 def make(
     name: str, sticky_actions: float | None = None
 ) -> CompiledEnvironment | HostedGame:
-    """Builds a game: a compiled one ready to use, or an Atari game to start groups of.
+    """Builds a game: a compiled one ready to use, or one on the host to start groups of.
+    Raises `InvalidRequest`, with the nearest names that exist.
 
     Args:
         sticky_actions: Probability that an action is repeated; None: the game's own.
-
-    Raises:
-        UnknownGame: With the nearest names that exist.
     """
     check(name)
     sticky = resolve_sticky_actions(name, sticky_actions)
@@ -70,23 +68,19 @@ def make(
 def _make_own(name: str, sticky: float) -> CompiledEnvironment | HostedGame:
     """Builds a game from what a function of the user's, or Gymnasium's, returns."""
     try:
-        made = gym_worker.load(name)()
-        if isinstance(made, CompiledEnvironment):
-            jax.eval_shape(partial(_play, made), jax.random.key(0))  # errors, early
+        made = gym.load(name)()
+        if isinstance(made, CompiledEnvironment):  # fails now, if it does
+            key, action = jax.random.key(0), jnp.int32(0)
+            state, _ = jax.eval_shape(made.reset, key)
+            jax.eval_shape(made.step, key, state, action)
         if isinstance(made, CompiledEnvironment | HostedGame):
             return made
         game = gym.make(name, made, sticky)
         made.close()
         return game
     except (Exception, SystemExit) as error:
-        fault = gym_worker.describe(error)
+        fault = gym.describe(error)
         raise InvalidRequest(f"{name} cannot be played: {fault}") from error
-
-
-def _play(environment: CompiledEnvironment, key: Key) -> Timestep:
-    """Plays one step."""
-    state, _ = environment.reset(key)
-    return environment.step(key, state, jax.numpy.int32(0))[1]
 
 
 def resolve_sticky_actions(name: str, sticky_actions: float | None = None) -> float:
@@ -119,7 +113,7 @@ def games() -> list[Game]:
 
 
 def check(name: str) -> None:
-    """Raises `UnknownGame` unless `make` knows the name. Imports no game library, except
+    """Raises `InvalidRequest` unless `make` knows the name. Imports no game library, except
     for an environment of the user's own."""
     names = list(_factories())
     if name in names:
@@ -128,21 +122,17 @@ def check(name: str) -> None:
     hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
     if not is_atari(name) and _suite(name) not in _COMPILED:
         try:
-            gym_worker.load(name)
+            gym.load(name)
             return
         except (Exception, SystemExit) as error:
             also = "" if _suite(name) == "gymnasium" else hint
-            hint = f" {gym_worker.describe(error)}{also}"
-    raise UnknownGame(f"There is no game called {name!r}.{hint}")
+            hint = f" {gym.describe(error)}{also}"
+    raise InvalidRequest(f"There is no game called {name!r}.{hint}")
 
 
 def kind(name: str) -> Literal["compiled", "hosted", "frames"]:
     """Returns where a game runs: compiled, or on the host, as Atari and Gymnasium's do; and
-    whether it shows frames there, images larger than a grid of cells.
-
-    Raises:
-        UnknownGame, InvalidRequest: If there is no such game.
-    """
+    whether it shows frames there, images larger than a grid of cells."""
     check(name)
     if is_atari(name):
         return "frames"
@@ -167,8 +157,8 @@ def _factories() -> dict[str, Factory]:
         **{name: partial(suites.make_gymnax, name) for name in suites.GYMNAX},
         **{name: partial(suites.make_minigrid, name) for name in suites.MINIGRID},
         **{
-            name: partial(probes.make_probe, name, rules)
-            for name, rules in probes.PROBES.items()
+            name: partial(suites.make_probe, name, rules)
+            for name, rules in suites.PROBES.items()
         },
         **_registered,
     }

@@ -184,11 +184,8 @@ def make_replay(
     Args:
       step_example: one step of one stream; only shapes and dtypes matter.
       core_example: the recurrent state of one stream; likewise.
-      streams: B.
       capacity: observations, of all streams together.
-      block_length: L.
       prefix: P; may be longer than a block.
-      priority_exponent, importance_exponent: the defaults are the paper's.
       store: what keeps the steps; `tile_store` for raw frames.
     """
     item_blocks = -(-prefix // block_length) + TRAINED_BLOCKS

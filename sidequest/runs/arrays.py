@@ -27,6 +27,8 @@ import numpy as np
 
 PIECE = 32 * 2**20
 """Bytes of an array that are moved at a time."""
+_DEFLATED = "iub"
+"""Kinds of numbers that are worth compressing: integers and flags."""
 _THREADS = 8
 """Threads that compress, at most."""
 
@@ -109,14 +111,10 @@ def _put_rows(array, rows, start):
     return jax.lax.dynamic_update_slice_in_dim(array, rows, start, axis=0)
 
 
-def _is_deflated(dtype: np.dtype) -> bool:
-    return dtype.kind in "iub"
-
-
 def _encode(number: int, start: int, stop: int, rows: np.ndarray) -> tuple[Piece, Any]:
     """Returns the bytes of some rows, and what there is to know about them."""
     data = rows.reshape(-1).view(np.uint8).data
-    data = zlib.compress(data, 1) if _is_deflated(rows.dtype) else data
+    data = zlib.compress(data, 1) if rows.dtype.kind in _DEFLATED else data
     return Piece(number, start, stop, len(data), hashlib.sha256(data).hexdigest()), data
 
 
@@ -126,7 +124,7 @@ def _decode(data: bytes, piece: Piece, spec: Any) -> np.ndarray:
         raise Damaged(f"array {piece.array} does not have rows from {piece.start} on")
     shape = (piece.stop - piece.start, *spec.shape[1:]) if spec.shape else ()
     size = math.prod(shape) * spec.dtype.itemsize
-    if _is_deflated(np.dtype(spec.dtype)):
+    if np.dtype(spec.dtype).kind in _DEFLATED:
         try:
             data = zlib.decompressobj().decompress(data, size + 1)
         except zlib.error as error:
@@ -168,30 +166,22 @@ def _read_pieces(
 def read_arrays(
     path: Path, pieces: Sequence[Piece], wanted: Mapping[int, Any], on_device: bool = False
 ) -> dict[int, Any]:
-    """Reads arrays by their numbers.
+    """Reads arrays; raises `Damaged` if one of them is not what was written.
 
     Args:
         wanted: Number of an array -> its shape and dtype.
         on_device: Arrays of the device, moved there piece by piece, instead of NumPy's.
-
-    Raises:
-        Damaged: If one of them is not what was written.
     """
     arrays: dict[int, Any] = {
         number: (jnp if on_device else np).zeros(spec.shape, spec.dtype)
         for number, spec in wanted.items()
     }
     for piece, data in _read_pieces(path, pieces, wanted):
-        rows = _decode(data, piece, wanted[piece.array])
-        arrays[piece.array] = _put(arrays[piece.array], piece, rows)
+        rows, array = _decode(data, piece, wanted[piece.array]), arrays[piece.array]
+        if array.ndim == 0 or (piece.start, piece.stop) == (0, array.shape[0]):
+            arrays[piece.array] = jnp.asarray(rows) if on_device else rows
+        elif on_device:
+            arrays[piece.array] = _put_rows(array, rows, piece.start)
+        else:
+            array[piece.start : piece.stop] = rows
     return arrays
-
-
-def _put(array: Any, piece: Piece, rows: np.ndarray) -> Any:
-    """Writes rows into an array, in place where that is possible."""
-    if array.ndim == 0 or (piece.start, piece.stop) == (0, array.shape[0]):
-        return rows if isinstance(array, np.ndarray) else jnp.asarray(rows)
-    if isinstance(array, np.ndarray):
-        array[piece.start : piece.stop] = rows
-        return array
-    return _put_rows(array, rows, piece.start)

@@ -40,7 +40,7 @@ from sidequest.replay.replay import (
     raw_store,
 )
 from sidequest.switching import bandits
-from sidequest.switching.controllers import make_controller
+from sidequest.switching.controllers import Controller, make_controller
 from sidequest.switching.metacontroller import (
     MetaController,
     MetaState,
@@ -85,13 +85,8 @@ class Pace(NamedTuple):
         return block % self.sync_every == self.sync_every - 1
 
     def after_empty_replay(self, blocks: int) -> "Pace":
-        """Returns the pace of a run whose replay is empty after `blocks` blocks.
-
-        Learning waits for as many blocks as at the start of a run, and no updates are made
-        up for them:
-
-            updates until block n  =  max(n - blocks - warm_up, 0) * numerator / denominator
-        """
+        """Returns the pace of a run whose replay is empty after `blocks` blocks: learning
+        waits as at the start of a run, and no updates are made up for."""
         return self._replace(warm_up=blocks + self.warm_up)
 
     def _until(self, blocks: Count) -> Count:
@@ -179,6 +174,12 @@ def build_agent(
     core = jax.eval_shape(lambda: network(jax.random.key(0)).initial_state())
     example = _step_example(spec)
     arms = ArmSets(switching.explore_arms, switching.exploit_arms, switching.rate_arms)
+
+    def make_bandit(count: int) -> bandits.Bandit:
+        if switching.bandit == "ucb":
+            return bandits.ucb(count, switching.window or 160)
+        return bandits.proportional(count, switching.window or "adaptive")
+
     return Agent(
         heads=names,
         arms=arms,
@@ -202,7 +203,7 @@ def build_agent(
             importance_exponent=replay.importance_exponent,
             store=store,
         ),
-        meta=make_metacontroller(_bandit_factory(switching), arms),
+        meta=make_metacontroller(make_bandit, arms),
         pace=make_pace(config),
         step_example=example,
         streams=config.acting.environments,
@@ -256,18 +257,10 @@ def make_optimiser(config: Config) -> optax.GradientTransformation:
     )
 
 
-def make_switching(switching: SwitchingConfig):
+def make_switching(switching: SwitchingConfig) -> Controller:
     """Returns the controller with the paper's signals."""
     promise = value_promise(switching.promise_horizon, switching.promise_order)
-    signals = SIGNALS | {"informed": promise}
-    return make_controller(signals, switching.rule)
-
-
-def _bandit_factory(switching: SwitchingConfig):
-    """Returns a function from the number of arms to a bandit."""
-    if switching.bandit == "ucb":
-        return lambda arms: bandits.ucb(arms, switching.window or 160)
-    return lambda arms: bandits.proportional(arms, switching.window or "adaptive")
+    return make_controller(SIGNALS | {"informed": promise}, switching.rule)
 
 
 def _make_rnd(config: Config, spec: EnvironmentSpec) -> RND:
@@ -340,17 +333,6 @@ class Tail(NamedTuple):
     values: Float[Array, "L B"]
 
 
-def empty_tail(agent: Agent) -> Tail:
-    """Returns the tail before the first block."""
-    shape = agent.block_length, agent.streams
-    zeros = jnp.zeros(shape)
-    steps = jax.tree.map(
-        lambda leaf: jnp.zeros((*shape, *leaf.shape), leaf.dtype),
-        agent.step_example._replace(observation=None),
-    )
-    return Tail(steps, zeros, zeros)
-
-
 class RunState(NamedTuple):
     """All of a run's state between two iterations."""
 
@@ -366,6 +348,38 @@ class RunState(NamedTuple):
     meta: MetaState
     replay: ReplayState
     tail: Tail
+
+
+def init_run(agent: Agent, arrays: RunArrays, learner_key: Key, actor_key: Key) -> RunState:
+    """Returns the state of a run before its first block, without environments."""
+    learner = agent.learner.init(learner_key)
+    meta = agent.meta.init(arrays.variant)
+    policy = newest_policy(agent, learner, meta)
+    actors = jax.vmap(agent.actor.init, in_axes=(0, None, None))(
+        jax.random.split(actor_key, agent.streams), policy, arrays.modes
+    )
+    shape = agent.block_length, agent.streams
+    zeros = jnp.zeros(shape)
+    steps = jax.tree.map(
+        lambda leaf: jnp.zeros((*shape, *leaf.shape), leaf.dtype),
+        agent.step_example._replace(observation=None),
+    )
+    return RunState(
+        key=arrays.key,
+        environments=None,
+        timesteps=Timestep(None, None, None, None, None),
+        actors=actors,
+        policy=policy,
+        learner=learner,
+        meta=meta,
+        replay=agent.replay.init(),
+        tail=Tail(steps, zeros, zeros),
+    )
+
+
+def newest_policy(agent: Agent, learner: LearnerState, meta: MetaState) -> Policy:
+    """Returns what actors act by after a sync."""
+    return Policy(learner.q_function, learner.scale, agent.meta.arm_probabilities(meta))
 
 
 class IterationRecord(NamedTuple):

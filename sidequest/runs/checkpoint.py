@@ -30,7 +30,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from sidequest.config import rename
-from sidequest.errors import CannotWrite, NoCheckpoint, cannot_write, resume_command
+from sidequest.errors import CannotWrite, CorruptFile, cannot_write, resume_command
 from sidequest.records import (
     Digest,
     seal,
@@ -59,10 +59,7 @@ _LARGEST = 2**28
 """Bytes that a manifest may have."""
 _HEADER = 1_024
 """Bytes that the header of an array in an archive may have."""
-_UNREADABLE = (
-    *(ValueError, OSError, EOFError, RuntimeError),
-    *(zipfile.BadZipFile, zlib.error),
-)
+_UNREADABLE = (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """What reading an archive may raise, whatever was done to it."""
 _TEMPORARY, _REPLACED = ".part-", ".old-"
 
@@ -119,13 +116,10 @@ def find_resume_point(
     sharded: bool = False,
 ) -> ResumePoint:
     """Returns where a run starts: at its newest good checkpoint, or at its beginning.
-
-    Raises:
-        NoCheckpoint: If there are checkpoints, but none is good.
-    """
+    Raises `CorruptFile` if there are checkpoints, but none is good."""
     found = newest(spec.folder, state_spec, say, run=identity(spec), on_device=on_device)
     if found is None and listed(spec.folder):
-        raise NoCheckpoint(
+        raise CorruptFile(
             f"{spec.folder} cannot resume: none of its checkpoints can be used. "
             f"{resume_command([spec.folder])} --fresh sets the folder aside and starts "
             f"again"
@@ -259,9 +253,7 @@ def write(folder: Path, snapshot: Snapshot) -> int:
         body = {
             "schema": SCHEMA,
             **snapshot._asdict(),
-            "records": {
-                table: digest._asdict() for table, digest in snapshot.records.items()
-            },
+            "records": {name: own._asdict() for name, own in snapshot.records.items()},
             "state": [
                 {"path": path, "shape": list(array.shape), "dtype": str(array.dtype)}
                 for path, array in zip(paths, arrays, strict=True)
@@ -340,7 +332,9 @@ class CheckpointWriter:
             self._report(error)
             return
         paused = time.perf_counter() - begin
-        if any(_is_on_device(snapshot.state) for snapshot in snapshots.values()):
+        leaves = jax.tree.leaves([snapshot.state for snapshot in snapshots.values()])
+        if any(isinstance(leaf, jax.Array) and not is_key(leaf) for leaf in leaves):
+            # The next chunk of training replaces what is on the device.
             self._write(snapshots, paused, in_background=False)
             return
         self._thread = threading.Thread(target=self._write, args=(snapshots, paused))
@@ -363,10 +357,7 @@ class CheckpointWriter:
             self._thread = None
 
     def _write(
-        self,
-        snapshots: Mapping[Path, Snapshot],
-        paused: float,
-        in_background: bool = True,
+        self, snapshots: Mapping[Path, Snapshot], paused: float, in_background: bool = True
     ) -> None:
         begin, size, frames = time.perf_counter(), 0, 0
         self._failure = None
@@ -388,28 +379,15 @@ class CheckpointWriter:
         )
 
     def _report(self, error: OSError | Damaged) -> None:
-        self._failure = error
-        kept = (
-            f"the checkpoint at {self._good[-1]:,} frames is kept"
-            if self._good
-            else "there is none yet"
-        )
+        self._failure, kept = error, "there is none yet"
+        if self._good:
+            kept = f"the checkpoint at {self._good[-1]:,} frames is kept"
         self._display.say(f"no checkpoint was written: {error}; {kept}, training continues")
-
-
-def _is_on_device(state) -> bool:
-    """Returns whether a state must be written before training replaces it."""
-    leaves = jax.tree.leaves(state)
-    return any(isinstance(leaf, jax.Array) and not is_key(leaf) for leaf in leaves)
 
 
 def portable(tree: _Tree) -> _Tree:
     """Returns a tree with integers for random keys."""
-
-    def convert(leaf):
-        return jax.random.key_data(leaf) if is_key(leaf) else leaf
-
-    return jax.tree.map(convert, tree)
+    return jax.tree.map(lambda x: jax.random.key_data(x) if is_key(x) else x, tree)
 
 
 def revive(spec, array):
@@ -434,11 +412,8 @@ def save(path: Path, tree) -> None:
 
 
 def load(data: bytes, spec: _Tree) -> _Tree:
-    """Reads what `save` wrote into the structure of `spec`, which must be its own.
-
-    Raises:
-        ValueError: If it is damaged, or belongs to another network.
-    """
+    """Reads what `save` wrote into the structure of `spec`; raises `ValueError` if it is
+    damaged, or belongs to another network."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(spec)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as saved:

@@ -110,8 +110,7 @@ class ProgressMeter:
         """
         for run, own in enumerate(rows):
             self._episodes[run].extend(own.get("episodes", ()))
-            returns = [row["return"] for row in own.get("evaluations", ())]
-            if returns:
+            if returns := [row["return"] for row in own.get("evaluations", ())]:
                 self.evaluations[run] = float(np.mean(returns))
         seconds = max(seconds, 1e-9)
         is_first, before = self._updates is None, self._updates or 0
@@ -122,25 +121,19 @@ class ProgressMeter:
             self._recent = new = self._recent * math.exp(-seconds / _MEMORY) + new
         frame_rate, update_rate, _ = new / new[2] * len(rows)
         left = max(0, self._total - frames) * len(rows) / max(frame_rate, 1e-9)
+        if is_first:
+            update_rate = left = math.nan
         runs = [
             RunProgress(
-                variant,
-                seed,
-                frames,
-                episode_return=_mean(episodes, "return"),
-                greedy_return=greedy_return,
-                p_X=_mean(episodes, "p_X"),
-                rate=_mean(episodes, "realised_rate"),
+                *(*name, frames, _mean(episodes, "return"), greedy_return),
+                *(_mean(episodes, "p_X"), _mean(episodes, "realised_rate")),
             )
-            for (variant, seed), episodes, greedy_return in zip(
+            for name, episodes, greedy_return in zip(
                 self._runs, self._episodes, self.evaluations, strict=True
             )
         ]
-        if is_first:
-            update_rate = left = math.nan
-        return Progress(
-            runs, frames, self._total, frame_rate, update_rate, replay_fill, left
-        )
+        rates = frame_rate, update_rate
+        return Progress(runs, frames, self._total, *rates, replay_fill, left)
 
 
 def _mean(rows: Iterable[Mapping[str, Any]], column: str) -> float:
@@ -181,11 +174,11 @@ class Log:
 
     def log(self, text: str, is_progress: bool = False) -> None:
         """Prints a line; one of progress only if the last is some time ago."""
-        if not is_progress:
-            self.say(text)
-        elif time.monotonic() - self._said >= _LINE_EVERY:
+        if is_progress and time.monotonic() - self._said < _LINE_EVERY:
+            return
+        if is_progress:
             self._said = time.monotonic()
-            self.say(text)
+        self.say(text)
 
     def _time_left(self, progress: Progress) -> str:
         """Returns how long these runs and those that have not begun will take."""
@@ -195,12 +188,23 @@ class Log:
         return "" if is_over or math.isnan(seconds) else f", {duration(seconds)} left"
 
     def ranked(self) -> list[RunProgress]:
-        """Returns the runs that have begun, the best first."""
-        return sorted(self.rows.values(), key=_rank)
+        """Returns the runs that have begun, by greedy return, then by training return."""
+
+        def rank(run: RunProgress) -> tuple:
+            scores = (run.greedy_return, run.episode_return)
+            best = [math.inf if math.isnan(score) else -score for score in scores]
+            return (*best, run.variant, run.seed)
+
+        return sorted(self.rows.values(), key=rank)
 
     def table(self) -> list[str]:
         """Returns headings, then a line for each run, the best first."""
-        return [_LAYOUT.format(*_HEADINGS), *map(_row_text, self.ranked())]
+        lines = [_LAYOUT.format(*_HEADINGS)]
+        for run in self.ranked():
+            shown = ["" if math.isnan(x) else _three_digits(x) for x in run[3:]]
+            line = _LAYOUT.format(run.variant, run.seed, short(run.frames), *shown)
+            lines.append(line.rstrip())
+        return lines
 
 
 class Panel(Log):
@@ -371,48 +375,29 @@ def _draw_bar(done: int, of: int, text: str) -> "RenderableType":
     return line
 
 
-def _rank(run: RunProgress) -> tuple:
-    """Returns a key that sorts runs by greedy return, then by training return."""
-    scores = (run.greedy_return, run.episode_return)
-    best = [math.inf if math.isnan(score) else -score for score in scores]
-    return (*best, run.variant, run.seed)
-
-
-def _row_text(run: RunProgress) -> str:
-    numbers = (run.episode_return, run.greedy_return, run.p_X, run.rate)
-    shown = ["" if math.isnan(number) else _three_digits(number) for number in numbers]
-    return _LAYOUT.format(run.variant, run.seed, short(run.frames), *shown).rstrip()
-
-
 def _in_one_line(progress: Progress) -> str:
     """Returns the newest numbers of all runs, with ranges where there are several."""
-    names = ("return", "greedy", "p_X", "rate")
-    columns = list(zip(*(run[3:] for run in progress.runs), strict=True))
-    ranges = (_range(*column) for column in zip(names, columns, strict=True))
     head = f"{short(progress.frames)} frames  {_speed(progress)}"
     if progress.replay_fill < 1:
         head += f", replay {progress.replay_fill:.0%} full"
-    return "  ".join([head, ", ".join(filter(None, ranges))]).rstrip()
+    ranges = []
+    columns = zip(*(run[3:] for run in progress.runs), strict=True)
+    for name, values in zip(("return", "greedy", "p_X", "rate"), columns, strict=True):
+        if known := [value for value in values if not math.isnan(value)]:
+            low, high = _three_digits(min(known)), _three_digits(max(known))
+            ranges.append(f"{name} {low}" if low == high else f"{name} {low}…{high}")
+    return "  ".join([head, ", ".join(ranges)]).rstrip()
 
 
 def _speed(progress: Progress) -> str:
-    known = [f"{short(progress.frame_rate)} frames/s"]
-    if not math.isnan(progress.update_rate):
-        known.append(f"{_three_digits(progress.update_rate)} updates/s")
-    return ", ".join(known)
+    text = f"{short(progress.frame_rate)} frames/s"
+    if math.isnan(progress.update_rate):
+        return text
+    return f"{text}, {_three_digits(progress.update_rate)} updates/s"
 
 
 def _share(progress: Progress) -> float:
     return min(1.0, progress.frames / progress.total)
-
-
-def _range(name: str, values: Sequence[float]) -> str:
-    """Returns a name with one number, or with the range of several known ones."""
-    known = [value for value in values if not math.isnan(value)]
-    if not known:
-        return ""
-    low, high = _three_digits(min(known)), _three_digits(max(known))
-    return f"{name} {low}" if low == high else f"{name} {low}…{high}"
 
 
 def _three_digits(number: float) -> str:

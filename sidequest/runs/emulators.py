@@ -71,10 +71,8 @@ def build_groups(
     seed: int,
     display: Display,
 ) -> tuple[list["Guarded"], "Guarded"]:
-    """Builds groups of `streams` emulators together for training, and one to evaluate.
-
-    Shows how many are built, and how long the others will take.
-    """
+    """Builds groups of `streams` emulators together for training, and one to evaluate;
+    shows how many are built, and how long the others will take."""
     size, total = streams // groups, streams + evaluators
     display.say(
         f"building {groups} groups of {size} emulators of {name}, and one of {evaluators} "
@@ -102,11 +100,9 @@ def build_groups(
 
 
 def build_politely(build: Callable[[], _Built]) -> _Built:
-    """Calls `build` in a thread of low priority, which the threads that it starts inherit.
-
-    Emulators keep every core busy. The control thread has little to do, but while it waits
-    for a core a whole group waits for its actions.
-    """
+    """Calls `build` in a thread of low priority, which the threads that it starts inherit:
+    emulators keep every core busy, and while the control thread waits for a core, a whole
+    group waits for its actions."""
 
     def start() -> _Built:
         if sys.platform == "linux":  # elsewhere a priority is that of the whole process

@@ -29,7 +29,7 @@ from sidequest.agent.networks import QFunction
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedEnvironment, HostedGame
 from sidequest.environments.scores import SCORES, human_normalised
-from sidequest.errors import NoCheckpoint, NotEvaluable
+from sidequest.errors import CorruptFile, InvalidRequest
 from sidequest.records import read_file, read_run, read_table
 from sidequest.runs import checkpoint
 from sidequest.runs.build import (
@@ -43,9 +43,9 @@ from sidequest.runs.build import (
     make_q_function,
     strip_weak_types,
 )
-from sidequest.runs.spec import read_spec
+from sidequest.runs.spec import RunSpec, read_spec
 from sidequest.switching.metacontroller import variant_arrays
-from sidequest.switching.variants import Variant, parse
+from sidequest.switching.variants import parse
 from sidequest.types import AnyArray, Key, Timestep, Trace
 
 _LONGEST = 10_000  # steps of an episode in a game that has no limit of its own
@@ -165,7 +165,7 @@ def _evaluate_hosted(
     Taking the episodes that end first would favour short ones, and those score less.
 
     Raises:
-        NotEvaluable: If an episode does not end, in a game without a time limit.
+        InvalidRequest: If an episode does not end, in a game without a time limit.
     """
     emulators = min(episodes, _EMULATORS)
     share = [len(range(first, episodes, emulators)) for first in range(emulators)]
@@ -189,13 +189,12 @@ def _evaluate_hosted(
             steps += emulators
             report(ended, steps)
             if steps > limit:
-                raise NotEvaluable(
+                raise InvalidRequest(
                     f"{episodes - ended} of {episodes} episodes of {game.spec.name} have "
                     f"not ended after {steps:,} steps: give it a time limit"
                 )
-    played = [episode for some in finished for episode in some]
-    returns = np.array([episode.episode_return for episode in played], np.float32)
-    return Scores(returns, np.array([episode.length for episode in played], np.int32))
+    returns, lengths, _ = zip(*itertools.chain(*finished), strict=True)
+    return Scores(np.array(returns, np.float32), np.array(lengths, np.int32))
 
 
 def _build_group(
@@ -212,11 +211,7 @@ def _build_group(
 def evaluate_run(
     folder: Path, episodes: int, seed: int, report: _Report = lambda ended, steps: None
 ) -> dict[str, Any]:
-    """Plays greedy episodes with a run's parameters, and returns what they scored.
-
-    Raises:
-        NotEvaluable: If the run has no parameters that can be played.
-    """
+    """Plays greedy episodes with a run's parameters, and returns what they scored."""
     player = load_player(folder)
     if isinstance(player.game, CompiledEnvironment):
         play = jax.jit(make_evaluator(player.game, episodes))
@@ -224,12 +219,12 @@ def evaluate_run(
         scores = jax.device_get(play(key, player.q_function))
     else:
         scores = _evaluate_hosted(player.game, player.q_function, episodes, seed, report)
-    returns = np.asarray(scores.episode_return)
-    name, mean = player.run["game"], float(returns.mean())
+    returns, run = np.asarray(scores.episode_return), player.spec
+    mean = float(returns.mean())
     return {
-        "variant": player.run["variant"],
-        "game": name,
-        "seed": player.run["seed"],
+        "variant": str(run.variant),
+        "game": run.game,
+        "seed": run.seed,
         "episodes": episodes,
         "mean": mean,
         "median": float(np.median(returns)),
@@ -237,17 +232,17 @@ def evaluate_run(
         "max": float(returns.max()),
         "length": float(scores.length.mean()),
         "returns": returns.tolist(),
-        "human_normalised": human_normalised(name, mean) if name in SCORES else None,
+        "human_normalised": (
+            human_normalised(run.game, mean) if run.game in SCORES else None
+        ),
     }
 
 
 class Player(NamedTuple):
     """The agent of a run, ready to play."""
 
-    run: dict[str, Any]
-    """Content of run.json."""
+    spec: RunSpec
     game: CompiledEnvironment | HostedGame
-    variant: Variant
     agent: Agent
     q_function: QFunction
     scales: Float[Array, "H"]
@@ -255,54 +250,41 @@ class Player(NamedTuple):
 
 
 def load_player(folder: Path) -> Player:
-    """Builds a run's agent again from its folder.
-
-    Raises:
-        NotEvaluable: If there are no parameters yet, or they are of another network.
-    """
-    run, described = read_run(folder), read_spec(folder)
-    config, variant = described.config, described.variant
-    game = registry.make(described.game, config.environment.sticky_actions)
-    agent = build_agent(config, game.spec, [variant])
-    spec = jax.eval_shape(
-        lambda: make_q_function(config, game.spec, len(agent.heads), jax.random.key(0))
-    )
-    q_function = jax.tree.map(jnp.asarray, _newest_q_function(folder, spec))
-    scales = _scales(folder, agent.heads)
-    return Player(run, game, variant, agent, q_function, scales)
+    """Builds a run's agent again from its folder; raises `InvalidRequest` if there are no
+    parameters yet, or they are of another network."""
+    spec = read_spec(folder)
+    game = registry.make(spec.game, spec.config.environment.sticky_actions)
+    agent = build_agent(spec.config, game.spec, [spec.variant])
+    make = partial(make_q_function, spec.config, game.spec, len(agent.heads))
+    q_function = _newest_q_function(folder, jax.eval_shape(make, jax.random.key(0)))
+    # The scales that the learner recorded last. They matter only where a mode sums over
+    # heads: the best action by one head is the same on any scale.
+    table, scales = read_table(folder, "learning"), np.ones(len(agent.heads), np.float32)
+    if len(table):
+        scales[:] = table.select(f"scale_{head}" for head in agent.heads).row(-1)
+    q_function, scales = jax.tree.map(jnp.asarray, (q_function, scales))
+    return Player(spec, game, agent, q_function, scales)
 
 
 def _newest_q_function(folder: Path, spec: QFunction) -> QFunction:
     """Returns what a finished run has left, else what its newest checkpoint holds."""
-    data = read_file(folder, checkpoint.PARAMETERS, read_run(folder))
-    if data:
+    if data := read_file(folder, checkpoint.PARAMETERS, read_run(folder)):
         try:
             return checkpoint.load(data, spec)
         except ValueError as error:
-            raise NotEvaluable(f"{folder / checkpoint.PARAMETERS} is {error}") from error
+            raise InvalidRequest(f"{folder / checkpoint.PARAMETERS} is {error}") from error
     faults: list[str] = []
     found = checkpoint.newest(folder, spec, faults.append, under=checkpoint.LEARNER)
     for fault in faults:
         print(fault, file=sys.stderr)
     if faults and found is None:
-        raise NoCheckpoint(f"{folder} has no parameters that can be used")
+        raise CorruptFile(f"{folder} has no parameters that can be used")
     if found is None:
-        why = "it has neither finished nor saved a checkpoint"
-        raise NotEvaluable(f"{folder} has no parameters yet: {why}")
+        raise InvalidRequest(
+            f"{folder} has no parameters yet: it has neither finished nor saved a "
+            f"checkpoint"
+        )
     return found.state
-
-
-def _scales(folder: Path, heads: tuple[str, ...]) -> Float[Array, "H"]:
-    """Returns the scales that the learner recorded last; 1 before its first update.
-
-    They matter only where a mode sums over heads: the best action by one head is the same
-    on any scale.
-    """
-    table = read_table(folder, "learning")
-    names = [f"scale_{head}" for head in heads]
-    if not len(table):
-        return jnp.ones(len(heads))
-    return jnp.asarray(np.array(table.select(names).row(-1), np.float32))
 
 
 class Episode(NamedTuple):
@@ -327,7 +309,7 @@ def play_episode(
     report: Callable[[int], None] = lambda steps: None,
 ) -> Episode:
     """Plays one episode of at most `max_steps` steps; `report` is called after each."""
-    variant, agent = _GREEDY if greedy else player.variant, player.agent
+    variant, agent = _GREEDY if greedy else player.spec.variant, player.agent
     arrays = variant_arrays(variant, agent.arms)
     modes = modes_of(variant, agent.heads, agent.novelty_epsilon)
     seeded = jax.random.key(seed)

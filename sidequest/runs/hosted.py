@@ -52,7 +52,6 @@ from sidequest.runs.build import (
     IterationRecord,
     RunArrays,
     RunState,
-    build_agent,
     is_key,
     run_arrays,
     strip_weak_types,
@@ -69,8 +68,6 @@ from sidequest.runs.hosted_device import (
     pack,
     pack_timestep,
 )
-from sidequest.runs.memory import describe_replay, refuse_too_large, tiled
-from sidequest.runs.spec import RunSpec
 from sidequest.switching.metacontroller import UPDATE_CHUNK, Episodes
 from sidequest.switching.variants import Variant
 from sidequest.types import Timestep
@@ -81,7 +78,7 @@ streamed from the device to the disk, while training pauses."""
 
 
 class _BlockRecord(NamedTuple):
-    """What one block records for the tables; NumPy arrays."""
+    """What one block records for the tables."""
 
     block: int
     """Its number, from 0."""
@@ -179,7 +176,11 @@ class HostedLoop:
             for number in range(steps):
                 self.step_group(number % len(self.groups))
                 for _ in range(share(number, steps, due)):
-                    self._sample_or_learn()
+                    if self._batch is None:
+                        self._batch = self.sample()
+                    else:
+                        batch, self._batch = self._batch, None
+                        self.learn(batch)
             record, self.unread = self.unread, self._finish_block()
             if record is not None:
                 record = record._replace(iteration=jax.device_get(record.iteration))
@@ -207,20 +208,17 @@ class HostedLoop:
         self._keep(self.groups[group], actions)
         if self.evaluator is not None:
             if self._shown is not None:
-                self._play(self.evaluator, self._shown)
+                actions, playing = self.programs.play(
+                    run.learner.q_function, self._shown, playing
+                )
+                self.state = self.state._replace(playing=playing)
+                self._keep(self.evaluator, actions)
+                self._shown = None
             if group == len(self.groups) - 1:
                 timestep = self.evaluator.recv()
                 ended = self._greedy_scores.count(timestep, self.blocks)
                 self._greedy_episodes.extend(ended.values())
                 self._shown = _to_device(timestep)
-
-    def _play(self, evaluator: HostedEnvironment, shown: tuple[Array, Array]) -> None:
-        """Acts on what the evaluator showed in the group step before."""
-        q_function = self.state.run.learner.q_function
-        actions, playing = self.programs.play(q_function, shown, self.state.playing)
-        self.state = self.state._replace(playing=playing)
-        self._keep(evaluator, actions)
-        self._shown = None
 
     def _keep(self, environment: HostedEnvironment, actions: Array) -> None:
         """Keeps actions for the emulators until the device has had time to find them."""
@@ -242,14 +240,6 @@ class HostedLoop:
                 _, rest = shown
                 environment.send(np.zeros(rest.shape[1], np.int32))
         self._arrived = self._shown = None
-
-    def _sample_or_learn(self) -> None:
-        """Samples a batch if none is at hand, or learns from the one that is."""
-        if self._batch is None:
-            self._batch = self.sample()
-        else:
-            batch, self._batch = self._batch, None
-            self.learn(batch)
 
     def sample(self) -> Sample:
         """Samples the batch of the next update; after a skipped one, another one."""
@@ -292,8 +282,9 @@ class HostedLoop:
             ended = steps[some], streams[some]
             columns = record.choices, summaries.episode_return, summaries.length
             episodes = Episodes(*(_fill(np.asarray(column)[ended]) for column in columns))
-            ones = _fill(np.ones(len(ended[0]), bool))
-            meta = self.programs.update_bandits(meta, episodes, ones)
+            meta = self.programs.update_bandits(
+                meta, episodes, _fill(summaries.finished[ended])
+            )
         if len(steps):
             policy = run.policy._replace(arms=self.programs.arm_probabilities(meta))
             self._replace(meta=meta, policy=policy)
@@ -304,12 +295,9 @@ class HostedLoop:
 
 
 def choose_lag(groups: int) -> int:
-    """Returns the steps between acting on a group and sending it off: 1 of 3 groups, 3 of
-    8, 4 of 12.
-
-    The more, the longer an update may hold the device up before this thread has to wait
-    for actions; the fewer, the more groups emulate.
-    """
+    """Returns the steps between acting on a group and sending it off: 1 of 3 groups, 4 of
+    12. The more, the longer an update may hold the device up before this thread has to wait
+    for actions; the fewer, the more groups emulate."""
     return (groups + 1) // 3
 
 
@@ -333,41 +321,10 @@ def _fill(rows: np.ndarray) -> np.ndarray:
 
 
 def _to_device(timestep: Timestep) -> tuple[Array, Array]:
-    """Starts to copy all of it, frames and the rest.
-
-    The rest is small, but it should not go with the call that acts on it, right after the
-    frames of the next group were handed over: it may queue behind them. On an H200 such a
-    call computed for 0.7 ms and waited for 1.7.
-    """
+    """Starts to copy all of it, frames and the rest."""
+    # The rest is small, but with the call that acts on it, it may queue behind the frames
+    # of the next group: on an H200 such a call computed for 0.7 ms and waited for 1.7.
     return jax.device_put((timestep.observation, pack_timestep(timestep)))
-
-
-class Backend:
-    """Runs on emulators with the same heads; see `trainer.Backend`."""
-
-    memory: int | None
-    parallel: bool = False
-
-    def __init__(
-        self,
-        game: HostedGame,
-        runs: Sequence[RunSpec],
-        memory: int | None,
-        display: Display,
-    ):
-        """Builds the agent; raises `ConfigError` if a run does not fit into memory."""
-        config, variants = runs[0].config, [spec.variant for spec in runs]
-        self.game, self.memory = game, memory
-        self.agent = build_agent(config, game.spec, variants, tiled(memory))
-        self.state_spec = state_spec(self.agent, variants[0])
-        state = self.state_spec["run"]._replace(replay=self.state_spec["replay"])
-        refuse_too_large(state, 1, host_copy=HOST_COPY)
-        display.say(describe_replay(self.agent, memory))
-
-    def start(self, points: Sequence[ResumePoint], display: Display) -> "HostedRun":
-        """Starts one run."""
-        (point,) = points
-        return HostedRun(self.agent, self.game, point, display)
 
 
 def state_spec(agent: Agent, variant: Variant) -> dict[str, Any]:
@@ -397,9 +354,14 @@ class HostedRun:
     resumes_episodes = False
 
     def __init__(
-        self, agent: Agent, game: HostedGame, point: ResumePoint, display: Display
+        self,
+        agent: Agent,
+        game: HostedGame,
+        points: Sequence[ResumePoint],
+        display: Display,
     ):
         """Builds the emulators, and loads the state of the run."""
+        (point,) = points
         spec = point.spec
         episodes = spec.config.evaluation.episodes
         display.say(f"{spec.variant}, seed {spec.seed}")
@@ -439,6 +401,13 @@ class HostedRun:
         skipped = record.iteration.metrics.skipped
         if not np.isnan(skipped):  # as in blocks without an update
             self._skipped = int(skipped)
+        # To wait for the device would hold the emulators up; by the next block its answer
+        # has arrived.
+        replay, held = self._loop.state.run.replay, self._held
+        self._held = replay.added - replay.oldest
+        self._held.copy_to_host_async()
+        blocks = self._loop.agent.replay.ring.blocks
+        fill = math.nan if held is None else int(held) / blocks
         return Chunk(
             start=start,
             records=[jax.tree.map(lambda leaf: np.asarray(leaf)[None], record.iteration)],
@@ -449,21 +418,8 @@ class HostedRun:
                     for one in record.evaluations
                 ]
             ],
-            replay_fill=self._replay_fill(),
+            replay_fill=fill,
         )
-
-    def _replay_fill(self) -> float:
-        """Returns the share of replay's capacity in use when this was last called.
-
-        To wait for the device would hold the emulators up; by the next block its answer
-        has arrived.
-        """
-        replay = self._loop.state.run.replay
-        known, self._held = self._held, replay.added - replay.oldest
-        self._held.copy_to_host_async()
-        if known is None:
-            return math.nan
-        return int(known) / self._loop.agent.replay.ring.blocks
 
     def snapshot(self, replay: bool = True) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Returns the run's state; on the host if it is small enough to copy."""

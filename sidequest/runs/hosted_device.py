@@ -26,8 +26,7 @@ from jaxtyping import Array, Float, Int, Num, UInt32
 from sidequest.agent.actor import ActorState, Policy, StepRecord, act_greedily
 from sidequest.agent.learner import LearnerState, Metrics
 from sidequest.agent.losses import Step
-from sidequest.agent.lstm import CoreState
-from sidequest.agent.networks import QFunction
+from sidequest.agent.networks import CoreState, QFunction
 from sidequest.replay.replay import ReplayState, Sample
 from sidequest.runs.build import (
     BEGIN,
@@ -37,10 +36,11 @@ from sidequest.runs.build import (
     IterationRecord,
     RunArrays,
     RunState,
-    empty_tail,
+    init_run,
+    newest_policy,
     strip_weak_types,
 )
-from sidequest.runs.ondevice import add_block, newest_policy, stored_step, summarise
+from sidequest.runs.ondevice import add_block, stored_step, summarise
 from sidequest.switching.metacontroller import ArmProbabilities, MetaState
 from sidequest.types import Key, Timestep
 
@@ -70,13 +70,15 @@ class Packed:
 
     def unpack(self) -> Any:
         """Returns the packed tree, or the part that the leading axes were cut to."""
-        lead = self.words.shape[:-1]
+
+        def from_words(words: UInt32[Array, "..."], spec: jax.ShapeDtypeStruct) -> Array:
+            is_flag = spec.dtype == jnp.bool_
+            leaf = words > 0 if is_flag else lax.bitcast_convert_type(words, spec.dtype)
+            return leaf.reshape(*words.shape[:-1], *spec.shape)
+
         sizes = [leaf.size for leaf in self.layout.leaves]
         pieces = jnp.split(self.words, list(itertools.accumulate(sizes))[:-1], axis=-1)
-        leaves = [
-            _from_words(piece, leaf.dtype).reshape(*lead, *leaf.shape)
-            for piece, leaf in zip(pieces, self.layout.leaves, strict=True)
-        ]
+        leaves = map(from_words, pieces, self.layout.leaves)
         return jax.tree.unflatten(self.layout.structure, leaves)
 
 
@@ -87,21 +89,15 @@ def pack(tree: Any, axes: int) -> Packed:
         structure,
         tuple(jax.ShapeDtypeStruct(leaf.shape[axes:], leaf.dtype) for leaf in leaves),
     )
+
+    def to_words(leaf: Array) -> UInt32[Array, "..."]:
+        is_flag = leaf.dtype == jnp.bool_
+        leaf = leaf.astype(jnp.uint32) if is_flag else leaf
+        return lax.bitcast_convert_type(leaf, jnp.uint32)
+
     lead = leaves[0].shape[:axes]
-    pieces = [_to_words(leaf).reshape(*lead, -1) for leaf in leaves]
+    pieces = [to_words(leaf).reshape(*lead, -1) for leaf in leaves]
     return Packed(jnp.concatenate(pieces, axis=-1), layout)
-
-
-def _to_words(leaf: Array) -> UInt32[Array, "..."]:
-    if leaf.dtype == jnp.bool_:
-        return leaf.astype(jnp.uint32)
-    return lax.bitcast_convert_type(leaf, jnp.uint32)
-
-
-def _from_words(words: UInt32[Array, "..."], dtype: Any) -> Array:
-    if dtype == jnp.bool_:
-        return words > 0
-    return lax.bitcast_convert_type(words, dtype)
 
 
 class _Collected(NamedTuple):
@@ -146,26 +142,16 @@ class HostedState(NamedTuple):
 def init_state(agent: Agent, episodes: int, arrays: RunArrays) -> HostedState:
     """Returns the state of a run before its first group step."""
     learner_key, actor_key = jax.random.split(jax.random.fold_in(arrays.key, BEGIN))
-    learner = strip_weak_types(agent.learner.init(learner_key))
-    meta = strip_weak_types(agent.meta.init(arrays.variant))
-    policy = sync_parameters(agent, learner, meta)
-    actors = jax.vmap(agent.actor.init, in_axes=(0, None, None))(
-        jax.random.split(actor_key, agent.streams), policy, arrays.modes
-    )
-    actors = strip_weak_types(actors)
-    block = empty_block(agent, actor_key, policy, actors)
-    run = RunState(
+    run = strip_weak_types(init_run(agent, arrays, learner_key, actor_key))
+    block = empty_block(agent, actor_key, run.policy, run.actors)
+    # Copies, since updates donate the learner and group steps the actors.
+    run = run._replace(
         key=jax.random.clone(arrays.key),
-        environments=None,
-        timesteps=Timestep(None, None, None, None, None),
-        actors=pack(actors, axes=1),
-        policy=policy,
-        learner=learner,
-        meta=meta,
-        replay=agent.replay.init(),
-        tail=empty_tail(agent),
+        policy=jax.tree.map(jnp.copy, run.policy),
+        actors=pack(run.actors, axes=1),
     )
-    playing = begin_playing(learner.q_function, episodes) if episodes else None
+    q_function = run.learner.q_function
+    playing = begin_playing(q_function, episodes) if episodes else None
     return HostedState(run, block, playing)
 
 
@@ -206,7 +192,6 @@ def pack_timestep(timestep: Timestep) -> Float[np.ndarray, "4 B"]:
 
 
 def unpack_timestep(frames: Num[Array, "B ..."], rest: Float[Array, "4 B"]) -> Timestep:
-    """Returns the timestep [B] that was packed."""
     reward, terminated, truncated, is_first = rest
     return Timestep(frames, reward, terminated > 0, truncated > 0, is_first > 0)
 
@@ -261,6 +246,7 @@ def step_group(
     act = jax.vmap(agent.actor.act, in_axes=(None, 0, 0, 0))
     actions, after, records = act(policy, keys, timesteps, before)
     steps = stored_step(timesteps, actions, records)._replace(observation=None)
+    row = jax.tree.map(lambda leaf: leaf[None], pack((steps, records), axes=1))
     core = jax.tree.map(
         lambda new, old: jnp.where(t == agent.replay.core_offset, new, old),
         before.core,
@@ -269,7 +255,7 @@ def step_group(
     block = _Collected(
         group_steps=block.group_steps + 1,
         frames=_put(block.frames, timesteps.observation[None], (t, first)),
-        packed=_put(block.packed, _one_row(pack((steps, records), axes=1)), (t, first)),
+        packed=_put(block.packed, row, (t, first)),
         core=_put(block.core, core, (first,)),
     )
     return actions, _put(actors, pack(after, axes=1), (first,)), block
@@ -305,10 +291,6 @@ def play(
 def _columns(tree, first: Int[Array, ""], size: int):
     """Returns the environments of one group, of arrays [B, ...]."""
     return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, first, size), tree)
-
-
-def _one_row(tree):
-    return jax.tree.map(lambda leaf: leaf[None], tree)
 
 
 def _put(buffers, values, start: tuple[Int[Array, ""], ...]):

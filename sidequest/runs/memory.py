@@ -1,15 +1,9 @@
 """How much memory runs need and may use, from the shapes of their arrays alone.
 
-On emulators, replay gets what a device has left beside the agent and its work:
-
-    left for replay  =  limit - in use - agent - reserve
-
-The agent is the learner (parameters, targets, moments), copies for actors and evaluators,
-and what replay keeps beside frames. The reserve is for work in progress, in units of raw
-frames: see `_BLOCKS_AT_WORK` and `_BATCHES_AT_WORK`.
-
-Everywhere, runs that cannot fit are refused before anything is created. What programs need
-while they work is not known then, so a run that is accepted may still be too large.
+On emulators, replay gets what a device has left beside the agent (the learner, its copies,
+what replay keeps beside frames) and a reserve for work in progress. Everywhere, runs that
+cannot fit are refused before anything is created; what programs need while they work is not
+known then, so a run that is accepted may still be too large.
 """
 
 import contextlib
@@ -75,26 +69,18 @@ def replay_memory(
 ) -> int | None:
     """Returns the bytes for the frames in replay: those requested, or those that the device
     has left, and never more than the capacity can use. Variants share one number; it is
-    None where observations are no frames that tiles divide.
-
-    Raises:
-        ConfigError: If replay cannot work with these settings, or not with so little.
-    """
-    if not _fits_tiles(spec):
+    None where observations are no frames that tiles divide."""
+    shape = spec.observation_shape
+    is_image = spec.observation_dtype == np.uint8 and len(shape) == 3
+    if not is_image or shape[0] % TILE[0] or shape[1] % TILE[1]:
         if requested is not None:
             raise ConfigError(
                 f"--replay-memory is for frames that tiles divide, not for observations of "
-                f"shape {spec.observation_shape}: use --set replay.capacity"
+                f"shape {shape}: use --set replay.capacity"
             )
         return None
     one_of_each = {variant.heads: variant for variant in variants}.values()
     return min(_memory_for(config, spec, variant, requested) for variant in one_of_each)
-
-
-def _fits_tiles(spec: EnvironmentSpec) -> bool:
-    shape = spec.observation_shape
-    is_image = spec.observation_dtype == np.uint8 and len(shape) == 3
-    return is_image and not (shape[0] % TILE[0] or shape[1] % TILE[1])
 
 
 def _memory_for(
@@ -123,12 +109,12 @@ def _left_for_replay(agent: Agent, replay: ReplayState) -> int:
     if free is None:
         return _WITHOUT_LIMIT
     learner = jax.eval_shape(agent.learner.init, jax.random.key(0))
-    beside = _LEARNERS * _nbytes(learner) + _nbytes(replay) - _frame_bytes(replay)
+    beside = _LEARNERS * nbytes(learner) + nbytes(replay) - _frame_bytes(replay)
     ring = agent.replay.ring
     block = ring.block_length * ring.streams
     batch = agent.batch_size * ring.item_length
     frames = _BLOCKS_AT_WORK * block + _BATCHES_AT_WORK * batch
-    reserve = frames * _nbytes(agent.step_example.observation)
+    reserve = frames * nbytes(agent.step_example.observation)
     return max(0, free - beside - reserve)
 
 
@@ -142,12 +128,10 @@ def describe_replay(agent: Agent, memory: int | None) -> str:
     blocks, streams, length, tiles = contents.pointers.shape
     block, capacity = streams * length, blocks * streams * length
     pointer = tiles * contents.pointers.dtype.itemsize
-    raw = _nbytes(agent.step_example.observation)
+    raw = nbytes(agent.step_example.observation)
 
-    def held(each: float) -> int:
-        """Returns the observations, in whole blocks, if the tiles of one take
-        `each` bytes."""
-        fit = _nbytes(contents.pool) // max(1, math.ceil(each * block))
+    def held(each: float) -> int:  # observations, if the tiles of one take so many bytes
+        fit = nbytes(contents.pool) // max(1, math.ceil(each * block))
         return min(capacity, fit * block)
 
     low, high = (share * raw for share in _MEASURED)
@@ -171,7 +155,7 @@ def refuse_too_large(
         devices: Accelerators that share the runs.
         host_copy: Largest copy of a run that a checkpoint makes on the host; None: all.
     """
-    size = _nbytes(state)
+    size = nbytes(state)
     copies = runs * size if host_copy is None else min(size, host_copy)
     on_device, on_host = _free_on_device(), _free_on_host()
     if on_device is None:  # the device is this machine's processor
@@ -193,7 +177,7 @@ def refuse_too_large(
         )
         raise ConfigError(
             f"{who} {needed / 1e9:,.1f} GB or more (replay takes "
-            f"{_nbytes(state.replay) / 1e9:,.1f} GB{each}), and {free / 1e9:,.1f} GB of "
+            f"{nbytes(state.replay) / 1e9:,.1f} GB{each}), and {free / 1e9:,.1f} GB of "
             f"{name} are free; {advice}"
         )
 
@@ -236,10 +220,10 @@ def _read_pairs(path: Path) -> dict[str, str]:
 
 def _frame_bytes(replay: ReplayState) -> int:
     """Returns the size of pointers and tiles."""
-    return _nbytes((replay.contents.pool, replay.contents.pointers))
+    return nbytes((replay.contents.pool, replay.contents.pointers))
 
 
-def _nbytes(tree: Any) -> int:
+def nbytes(tree: Any) -> int:
     """Returns the bytes of arrays, or of their shapes, without the small random keys."""
     leaves = (leaf for leaf in jax.tree.leaves(tree) if not is_key(leaf))
     return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)

@@ -22,8 +22,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Int
 
-from sidequest.agent.actor import Policy, StepRecord
-from sidequest.agent.learner import LearnerState, Metrics
+from sidequest.agent.actor import StepRecord
+from sidequest.agent.learner import Metrics
 from sidequest.agent.losses import Step, first_priorities
 from sidequest.environments.base import CompiledEnvironment
 from sidequest.runs.build import (
@@ -36,17 +36,15 @@ from sidequest.runs.build import (
     RunArrays,
     RunState,
     Tail,
-    build_agent,
-    empty_tail,
+    init_run,
+    newest_policy,
     run_arrays,
     strip_weak_types,
 )
 from sidequest.runs.checkpoint import ResumePoint, portable, revive
 from sidequest.runs.display import Display
 from sidequest.runs.evaluation import make_evaluator
-from sidequest.runs.memory import refuse_too_large
-from sidequest.runs.spec import RunSpec
-from sidequest.switching.metacontroller import Episodes, MetaState
+from sidequest.switching.metacontroller import Episodes
 from sidequest.switching.variants import Variant
 from sidequest.types import Key, Timestep
 
@@ -63,26 +61,11 @@ def init_state(
     learner_key, reset_key, actor_key = jax.random.split(
         jax.random.fold_in(arrays.key, BEGIN), 3
     )
-    learner = agent.learner.init(learner_key)
-    meta = agent.meta.init(arrays.variant)
-    policy = newest_policy(agent, learner, meta)
     environments, timesteps = jax.vmap(environment.reset)(
         jax.random.split(reset_key, agent.streams)
     )
-    actors = jax.vmap(agent.actor.init, in_axes=(0, None, None))(
-        jax.random.split(actor_key, agent.streams), policy, arrays.modes
-    )
-    return RunState(
-        key=arrays.key,
-        environments=environments,
-        timesteps=timesteps,
-        actors=actors,
-        policy=policy,
-        learner=learner,
-        meta=meta,
-        replay=agent.replay.init(),
-        tail=empty_tail(agent),
-    )
+    state = init_run(agent, arrays, learner_key, actor_key)
+    return state._replace(environments=environments, timesteps=timesteps)
 
 
 def iterate(
@@ -94,9 +77,7 @@ def iterate(
 ) -> tuple[RunState, IterationRecord]:
     """Makes `count` iterations, the first of which collects block number `block`."""
 
-    def one_iteration(
-        state: RunState, block: Int[Array, ""]
-    ) -> tuple[RunState, IterationRecord]:
+    def one_iteration(state: RunState, block: Int[Array, ""]):
         key = jax.random.fold_in(jax.random.fold_in(state.key, ITERATIONS), block)
         collect_key, learn_key = jax.random.split(key)
         state, steps, records, core = collect(agent, environment, collect_key, state)
@@ -172,17 +153,13 @@ def learn(
 
 def sync_parameters(agent: Agent, due: Bool[Array, ""], state: RunState) -> RunState:
     """Gives the actors the newest parameters and scales, if that is due."""
-
-    def newest(state: RunState) -> Policy:
-        return newest_policy(agent, state.learner, state.meta)
-
-    policy = jax.lax.cond(due, newest, lambda state: state.policy, state)
+    policy = jax.lax.cond(
+        due,
+        lambda state: newest_policy(agent, state.learner, state.meta),
+        lambda state: state.policy,
+        state,
+    )
     return state._replace(policy=policy)
-
-
-def newest_policy(agent: Agent, learner: LearnerState, meta: MetaState) -> Policy:
-    """Returns what actors act by after a sync."""
-    return Policy(learner.q_function, learner.scale, agent.meta.arm_probabilities(meta))
 
 
 def stored_step(timesteps: Timestep, actions: Int[Array, "B"], records: StepRecord) -> Step:
@@ -299,27 +276,6 @@ def _take_run(stacked, run: int | Int[Array, ""]):
     return jax.tree.map(lambda leaf: leaf[run], stacked)
 
 
-class Backend:
-    """Runs of a compiled game with the same heads; see `trainer.Backend`."""
-
-    memory: int | None = None
-    parallel: bool = True
-
-    def __init__(self, environment: CompiledEnvironment, runs: Sequence[RunSpec]):
-        """Builds the agent; raises `ConfigError` if the runs do not fit into memory."""
-        config, variants = runs[0].config, [spec.variant for spec in runs]
-        self.environment = environment
-        self.agent = build_agent(config, environment.spec, variants)
-        state = state_spec(self.agent, environment, variants[0])
-        self.state_spec: dict[str, Any] = {"run": state}
-        devices = make_mesh(len(runs), sharded=len(runs) > 1).size
-        refuse_too_large(state, len(runs), devices=devices)
-
-    def start(self, points: Sequence[ResumePoint], display: Display) -> "Population":
-        """Starts runs that are equally far."""
-        return Population(self.agent, self.environment, points, display)
-
-
 def state_spec(
     agent: Agent, environment: CompiledEnvironment, variant: Variant
 ) -> RunState:
@@ -388,11 +344,7 @@ class Population:
         ]
 
     def _compile(self, episodes: int) -> None:
-        step = partial(iterate, self._agent, self._environment)
-
-        def chunk(state: RunState, block: Int[Array, ""]):
-            return step(state, block, self._iterations)
-
+        chunk = partial(iterate, self._agent, self._environment, count=self._iterations)
         chunks = jax.jit(map_runs(self._mesh, chunk, shared=1), donate_argnums=0)
         self._chunk = chunks.lower(self._batches[0], jnp.int32(0)).compile()
         evaluate = make_evaluator(self._environment, episodes)
@@ -447,10 +399,8 @@ class Population:
             # Copied run by run: a mere view would keep the next chunk from working in
             # place. Nothing but the copies outlives this call.
             whole = jax.device_get(portable(batch))
-            states += [
-                jax.tree.map(lambda leaf, i=i: np.array(leaf[i]), whole)
-                for i in range(len(whole.learner.updates))
-            ]
+            for run in range(len(whole.learner.updates)):
+                states.append(jax.tree.map(np.array, _take_run(whole, run)))
         return [({"run": state}, host) for state in states[: self._count]]
 
     def parameters(self) -> list:

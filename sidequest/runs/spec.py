@@ -13,18 +13,6 @@ from sidequest.switching.variants import Variant, parse
 _LONGEST_INTERVAL = 100_000_000
 
 
-class RunSpec(NamedTuple):
-    """One run: what is trained, how, for how long, and where its records go."""
-
-    variant: Variant
-    game: str
-    seed: int
-    folder: Path
-    config: Config
-    frames: int
-    """Environment frames to train for."""
-
-
 class Checkpointing(NamedTuple):
     """When checkpoints are written, and what they hold."""
 
@@ -43,11 +31,24 @@ class Checkpointing(NamedTuple):
         return self.every or max(1, min(total // 10, _LONGEST_INTERVAL))
 
 
-DEFAULT_CHECKPOINTS = Checkpointing()
+class RunSpec(NamedTuple):
+    """One run: what is trained, how, for how long, and where its records go."""
+
+    variant: Variant
+    game: str
+    seed: int
+    folder: Path
+    config: Config
+    frames: int
+    """Environment frames to train for."""
+    memory: int | None = None
+    """Bytes for the frames in replay, on emulators; None: what the device has left."""
+    checkpoints: Checkpointing = Checkpointing()
 
 
 def identity(spec: RunSpec) -> dict[str, Any]:
-    """Returns what must be equal for a folder or a checkpoint to belong to this run."""
+    """Returns what must be equal for a folder or a checkpoint to belong to this run; its
+    memory and its checkpoints may change."""
     head = {"variant": str(spec.variant), "game": spec.game, "seed": spec.seed}
     return plain({**head, "frames": spec.frames, **flatten(spec.config)})
 
@@ -81,8 +82,13 @@ def read_spec(folder: Path) -> RunSpec:
     try:
         config = from_dict(run["config"], run["game"])
         check(config)
-        variant, game, seed = parse(run["variant"]), run["game"], run["seed"]
-        return RunSpec(variant, game, seed, folder, config, run["frames"])
+        checkpoints = run.get("checkpoints", run.get("saving", {}))  # its former name
+        return RunSpec(
+            *(parse(run["variant"]), run["game"], run["seed"], folder, config),
+            frames=run["frames"],
+            memory=run.get("memory"),
+            checkpoints=Checkpointing(**checkpoints),
+        )
     except (KeyError, TypeError, AttributeError) as error:
         raise InvalidRequest(
             f"{folder / RUN_FILE} does not describe a run: {error} is missing or invalid"

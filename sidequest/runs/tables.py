@@ -1,20 +1,30 @@
-"""Turns what iterations of a run record into rows of its tables, and those into
+"""Turns what iterations of runs record into rows of their tables, and those into
 TensorBoard files. docs/records.md says what each column means."""
 
 import math
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
+from sidequest import records
 from sidequest.agent.learner import Metrics
-from sidequest.records import IDENTITY, plain, read_table
-from sidequest.runs.build import IterationRecord
+from sidequest.records import IDENTITY, Recorder, now, plain, read_run, read_table
+from sidequest.runs.build import Agent, Chunk, IterationRecord
+from sidequest.runs.checkpoint import ResumePoint, Snapshot
+from sidequest.runs.display import Display, Progress, ProgressMeter
+from sidequest.runs.spec import identity
 from sidequest.switching.metacontroller import DIMENSIONS
 from sidequest.switching.variants import ArmSets, Variant
 
+_FLUSHED_EVERY = 2.0
+"""Seconds after which other processes see new rows: for many runs that takes a while."""
+_MACHINE = ("versions", "python", "cores", "device")
+"""What may change when a run resumes, though the last bits may change too."""
 _Row = dict[str, Any]
 _GreedyRow = tuple[int, Any, Any]
 """Frames of the run when a greedy episode began, its return, its length."""
@@ -25,32 +35,30 @@ _SUMMARY = (
 """Columns of `episodes` that are named like the fields of `EpisodeSummary`."""
 
 
-class Clock(NamedTuple):
-    """Where a chunk of iterations lies in a run, in environment frames."""
-
-    start: int
-    """Frames of the run before the chunk."""
-    streams: int
-    frames_per_step: int
-
-    def after(self, step: int) -> int:
-        """Returns the frames of the run when all environments made `step` more steps."""
-        return self.start + step * self.streams * self.frames_per_step
-
-
 class RunLog:
     """Turns the records of one run into rows of its tables."""
 
     def __init__(
-        self, variant: Variant, arms: ArmSets, heads: tuple[str, ...], trace_interval: int
+        self,
+        variant: Variant,
+        arms: ArmSets,
+        heads: tuple[str, ...],
+        *,
+        frames_per_step: int,
+        trace_interval: int,
     ):
+        """Args:
+        frames_per_step: Frames of a step of all environments together.
+        trace_interval: Frames between two episodes in the table `traces`.
+        """
         self._bandits, self._heads = variant.bandits(arms), heads
+        self._frames_per_step = frames_per_step
         self.traces = _TraceSampler(trace_interval)
 
     def rows(
         self,
         record: IterationRecord,
-        clock: Clock,
+        start: int,
         updates: int,
         evaluations: Iterable[_GreedyRow] = (),
     ) -> dict[str, list[_Row]]:
@@ -58,23 +66,25 @@ class RunLog:
 
         Args:
             record: With axes [iterations, L, B].
+            start: Frames of the run before the chunk.
             updates: Made until the end of the chunk.
             evaluations: Greedy episodes that ended in the chunk.
         """
-        frames = clock.after(np.size(record.is_first))
-        names = ("begun", "return", "length")
+        each = self._frames_per_step
+        frames = range(start, start + each * (np.size(record.is_first) + 1), each)
+        end, names = frames[-1], ("begun", "return", "length")
         greedy = (dict(zip(names, one, strict=True)) for one in evaluations)
         rows = {
-            "episodes": self._episodes(record, clock),
-            "evaluations": ({"frames": frames, **row} for row in greedy),
-            "learning": self._learning(record.metrics, frames, updates),
-            "bandits": self._arms(np.asarray(record.probabilities[-1]), frames),
-            "traces": self.traces.rows(record, clock),
+            "episodes": self._episodes(record, frames),
+            "evaluations": ({"frames": end, **row} for row in greedy),
+            "learning": self._learning(record.metrics, end, updates),
+            "bandits": self._arms(np.asarray(record.probabilities[-1]), end),
+            "traces": self.traces.rows(record, frames),
         }
         return {table: list(new) for table, new in rows.items()}
 
-    def _episodes(self, record: IterationRecord, clock: Clock) -> Iterator[_Row]:
-        """Yields a row for each episode that ended."""
+    def _episodes(self, record: IterationRecord, frames: Sequence[int]) -> Iterator[_Row]:
+        """Yields a row for each episode that ended; `frames` are those at every step."""
         columns = record.summaries._asdict() | {"choices": record.choices}
         # [iterations, L, B, ...] becomes [steps, B, ...].
         flat = {
@@ -86,7 +96,7 @@ class RunLog:
             chosen: _Row = dict(zip(DIMENSIONS, at["choices"], strict=True))
             bandits = self._bandits.items()
             yield {
-                "frames": clock.after(int(step)),
+                "frames": frames[step],
                 "stream": int(stream),
                 "return": at["episode_return"],
                 **{name: at[name] for name in _SUMMARY},
@@ -156,18 +166,17 @@ class _TraceSampler:
         """Forgets the open episode: its environment was interrupted."""
         self._open.clear()
 
-    def rows(self, record: IterationRecord, clock: Clock) -> Iterator[_Row]:
+    def rows(self, record: IterationRecord, frames: Sequence[int]) -> Iterator[_Row]:
         """Yields a row for each episode that is complete and due."""
         columns = (record.modes, record.signals, record.rewards, record.is_first)
         steps = zip(*(np.asarray(column).reshape(-1) for column in columns), strict=True)
         for number, (mode, signal, reward, is_first) in enumerate(steps):
             if is_first:
-                frames = clock.after(number)
-                if self._open and frames >= self._due:
-                    self._due = frames + self._interval
+                if self._open and frames[number] >= self._due:
+                    self._due = frames[number] + self._interval
                     modes, signals, rewards = zip(*self._open, strict=True)
                     yield {
-                        "frames": frames,
+                        "frames": frames[number],
                         "length": len(modes),
                         "modes": "".join("X" if explores else "G" for explores in modes),
                         "signal": list(signals),
@@ -175,6 +184,125 @@ class _TraceSampler:
                     }
                 self._open.clear()
             self._open.append((bool(mode), float(signal), float(reward)))
+
+
+def describe_machine() -> dict[str, Any]:
+    """Returns devices, versions and machine."""
+    devices = jax.local_devices()
+    device = f"{len(devices)} x {devices[0].device_kind}"
+    return {"device": device, **records.describe_machine()}
+
+
+def _open_recorder(point: ResumePoint, say: Callable[[str], None]) -> Recorder:
+    """Opens a run's tables, cut back to its checkpoint, and notes in run.json that it
+    resumes, and what has changed since it began."""
+    folder, machine = point.spec.folder, plain(describe_machine())
+    changed = {
+        name: [before, machine[name]]
+        for name, before in read_run(folder).items()
+        if name in _MACHINE and before != machine[name]
+    }
+    for name, (before, here) in changed.items():
+        say(f"{folder} began with {name} {before}, now {here}: the last bits may differ")
+    played = point.snapshot is not None or any(folder.glob("*.jsonl"))
+    if played and point.snapshot is None:
+        say(f"{folder} has no checkpoint yet: it starts from the beginning")
+    digests = point.snapshot.records if point.snapshot else {}
+    note = None
+    if played or changed:  # else its folder was created, and nothing more
+        note = {"frames": point.frames, "time": now(), "command": machine["command"]}
+        note["changed"] = changed
+    return Recorder.resume(folder, digests, note)
+
+
+class GroupLog:
+    """The host's side of runs that train together: their tables and their progress."""
+
+    def __init__(self, agent: Agent, points: Sequence[ResumePoint], display: Display):
+        self.specs = [point.spec for point in points]
+        config, total = self.specs[0].config, self.specs[0].frames
+        self._logs = [
+            RunLog(
+                *(spec.variant, agent.arms, agent.heads),
+                frames_per_step=agent.streams * agent.frames_per_step,
+                trace_interval=total // config.evaluation.traces,
+            )
+            for spec in self.specs
+        ]
+        names = [(str(spec.variant), spec.seed) for spec in self.specs]
+        self._meter = ProgressMeter(names, total)
+        self._flushed = -math.inf  # when, by the clock
+        self.seconds = [0.0] * len(points)
+        self.newest_updates: list[dict[str, Any]] = [{} for _ in points]
+        """The newest row of each run's table `learning`."""
+        self.recorders: list[Recorder] = []
+        for point in points:
+            self.recorders.append(_open_recorder(point, display.say))
+
+    def restore(self, points: Sequence[ResumePoint], resumes_episodes: bool) -> None:
+        """Continues from the snapshots, from now on by the clock."""
+        for run, point in enumerate(points):
+            if point.snapshot:
+                saved = point.snapshot.host["log"]
+                self.seconds[run] = saved["seconds"]
+                if saved["evaluation"] is not None:
+                    self._meter.evaluations[run] = saved["evaluation"]
+                self._logs[run].traces.restore(saved["trace"])
+                if not resumes_episodes:
+                    self._logs[run].traces.drop_open_episode()
+        self._lap = time.perf_counter()
+
+    def write(self, chunk: Chunk, frames: int) -> Progress:
+        """Writes what a chunk recorded; returns what a display shows."""
+        columns = (self._logs, chunk.records, chunk.updates, chunk.evaluations)
+        rows = [
+            log.rows(record, chunk.start, updates, evaluations)
+            for log, record, updates, evaluations in zip(*columns, strict=True)
+        ]
+        for run, tables in enumerate(rows):
+            for table, new in tables.items():
+                self.recorders[run].write(table, new)
+            if tables["learning"]:
+                self.newest_updates[run] = tables["learning"][-1]
+        lap, self._lap = self._lap, time.perf_counter()
+        if self._lap - self._flushed >= _FLUSHED_EVERY:
+            self._flushed = self._lap
+            for recorder in self.recorders:
+                recorder.flush()
+        self.seconds = [seconds + self._lap - lap for seconds in self.seconds]
+        return self._meter.update(
+            rows,
+            frames=frames,
+            new_frames=frames - chunk.start,
+            seconds=self._lap - lap,
+            updates=chunk.updates[0],
+            replay_fill=chunk.replay_fill,
+        )
+
+    def snapshots(
+        self, states: Iterable[tuple[dict[str, Any], dict[str, Any]]], frames: int
+    ) -> dict[Path, Snapshot]:
+        """Returns a snapshot of each run, by its folder; see `Runtime.snapshot`."""
+        snapshots = {}
+        for run, (state, counters) in enumerate(states):
+            log = {
+                "seconds": self.seconds[run],
+                "evaluation": self._meter.evaluations[run],
+                "trace": self._logs[run].traces.snapshot(),
+            }
+            snapshots[self.specs[run].folder] = Snapshot(
+                run=identity(self.specs[run]),
+                frames=frames,
+                host=plain({**counters, "log": log}),
+                records=self.recorders[run].sync(),
+                state=state,
+            )
+        return snapshots
+
+    def close(self) -> None:
+        """Closes the tables."""
+        for recorder in self.recorders:
+            recorder.close()
 
 
 def export_tensorboard(folder: Path) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from sidequest.environments import registry
 from sidequest.runs.display import Progress, duration, plural, short
 from sidequest.study.scheduler import Group, Outcome, missing, plan_groups, program
-from sidequest.study.studies import Job, Study, jobs_of
+from sidequest.study.studies import Study, jobs_of
 from sidequest.study.workers import Share, Worker, split_machine
 
 _LONGEST = 40.0  # seconds for a measurement, compilation included
@@ -58,14 +58,11 @@ def forecast(study: Study, folder: Path, workers: int) -> str:
     left = missing(folder, jobs)
     share = split_machine(workers)[0]
     groups = plan_groups(left, share.machine)
-    counts = [
-        plural(len(study.variants), "variant"),
-        plural(len(study.games), "game"),
-        plural(study.seeds, "seed"),
-    ]
+    sizes = {"variant": len(study.variants), "game": len(study.games), "seed": study.seeds}
+    counts = ", ".join(plural(size, noun) for noun, size in sizes.items())
     lines = [
         f"{study.name}: {study.title}",
-        f"{plural(len(jobs), 'run')} ({', '.join(counts)}) of {short(study.frames)} frames "
+        f"{plural(len(jobs), 'run')} ({counts}) of {short(study.frames)} frames "
         f"each, {len(left)} missing",
     ]
     if not groups:
@@ -92,7 +89,10 @@ def _estimate(
     else:
         # A core is busy with one run; a GPU makes more of many.
         few = largest.jobs[: share.devices] if on_cpu else largest.jobs
-        measured = measure(Group(tuple(map(_shorten, few))), share)
+        warm_up = few[0].spec.config.replay.warm_up
+        frames = min(few[0].spec.frames, 2 * warm_up + _FRAMES)
+        short_runs = (job._replace(spec=job.spec._replace(frames=frames)) for job in few)
+        measured = measure(Group(tuple(short_runs)), share)
     beside = 1  # workers that add to the rate; on one device they share it
     if isinstance(measured, Cost):
         cost, notes = measured, []
@@ -119,10 +119,9 @@ def _estimate(
 def _memory(group: Group) -> float:
     """Returns the bytes that a group of runs takes while it trains, about; NaN for games
     on the host whose replay is not that of Atari."""
-    import jax
-
     from sidequest.environments.base import CompiledEnvironment
-    from sidequest.runs.build import build_agent, is_key
+    from sidequest.runs.build import build_agent
+    from sidequest.runs.memory import nbytes
     from sidequest.runs.ondevice import state_spec
 
     job = group.jobs[0]
@@ -130,17 +129,11 @@ def _memory(group: Group) -> float:
     if not isinstance(environment, CompiledEnvironment):
         if not registry.is_atari(job.spec.game):
             return math.nan
-        return len(group.jobs) * ((job.memory or _PAPER_REPLAY) + _AT_WORK)
+        return len(group.jobs) * ((job.spec.memory or _PAPER_REPLAY) + _AT_WORK)
     variants = [one.spec.variant for one in group.jobs]
     agent = build_agent(job.spec.config, environment.spec, variants)
-    leaves = jax.tree.leaves(state_spec(agent, environment, variants[0]))
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if not is_key(leaf))
+    size = nbytes(state_spec(agent, environment, variants[0]))
     return _OVERHEAD + 2 * size * len(variants)  # the runs, and a checkpoint of them
-
-
-def _shorten(job: Job) -> Job:
-    frames = min(job.spec.frames, 2 * job.spec.config.replay.warm_up + _FRAMES)
-    return job._replace(spec=job.spec._replace(frames=frames))
 
 
 def measure(group: Group, share: Share) -> Cost | str:

@@ -118,8 +118,7 @@ def train_group(group: Group, folder: Path, display: Display) -> None:
     """Trains all runs of a group in this process; those that have finished are skipped."""
     from sidequest.runs import trainer
 
-    first, runs = group.jobs[0], [job.spec_in(folder) for job in group.jobs]
-    trainer.run(runs, display, memory=first.memory, checkpoints=first.checkpoints)
+    trainer.run([job.spec_in(folder) for job in group.jobs], display)
 
 
 def run(
@@ -165,11 +164,7 @@ def run(
 def run_groups(
     groups: Sequence[Group], executor: Executor, display: StudyDisplay
 ) -> Summary:
-    """Runs all groups until everything is done that can be.
-
-    Raises:
-        Interrupted: After a signal, with everything saved.
-    """
+    """Runs all groups until everything is done that can be; see `run`."""
     summary = Summary({}, [], [])
     waiting = deque(groups)
     running: dict[Group, GroupDisplay] = {}
@@ -337,11 +332,8 @@ def local_machine() -> Machine:
 
 
 def missing(folder: Path, jobs: Iterable[Job]) -> list[Job]:
-    """Returns the jobs without a finished run.
-
-    Raises:
-        OtherRun: If a run there is not the planned one, for example of another budget.
-    """
+    """Returns the jobs without a finished run; raises `OtherRun` if a run there is not the
+    planned one, for example of another budget."""
     return [job for job in jobs if not is_finished(job.spec_in(folder))]
 
 

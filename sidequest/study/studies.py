@@ -1,28 +1,9 @@
 """Studies as data: grids of variants, games and seeds, and the paper's studies by name.
 
-The paper's experiments, and which variants each of its figures shows:
-
-    figure  label                         what                              runs
-    1       fig:timescales-intuition      granularities, drawn              none
-    2       fig:intra-code                design space, drawn               none
-    3       fig:timescales                aggregate scores                  _GRANULARITIES
-    4       fig:explore-space             p_X against rmed_X                _SPACE
-    5       fig:spike_analysis            blind against informed            _MOMENTS
-    6       fig:start-mode                starting modes                    _STARTS
-    7       fig:xi-step-vs-prob           steps against probability         _PARAMETERS
-    8       fig:app-informed-triggers-xi  three informed triggers           _TRIGGERS
-    9       fig:intra-code-more           design space again, drawn         none
-    10      fig:learning-curves           figure 3 by game                  _GRANULARITIES
-    11      fig:app-explore-space         figure 4, all games and variants  _WIDE_SPACE
-    12      fig:spike-analysis-many       figure 5, two rates, all games    _MOMENTS
-    13      fig:adaptive-example-many     figure 7, all games               _PARAMETERS
-    14      fig:app-fig6                  figure 6's bandits                _STARTS
-    15      fig:app-off-policy            trace cutting on and off          _CUTTING
-    16      fig:app-xu-xs-xi              three explore modes               _EXPLORE_MODES
-
-The paper names variants in its text and captions (sections 3.1 to 3.3, appendices B and C);
-its legends are images. Where text and captions leave a choice open, a comment says what
-was chosen.
+Figures 1, 2 and 9 of the paper are drawn without runs; `_FIGURES` has the others. The
+paper names variants in its text and captions (sections 3.1 to 3.3, appendices B and C); its
+legends are images. Where text and captions leave a choice open, a comment says what was
+chosen.
 """
 
 import itertools
@@ -33,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sidequest.config import PRESETS, Config, change
 from sidequest.environments import registry
-from sidequest.errors import ConfigError, UnknownStudy, unknown
+from sidequest.errors import ConfigError, InvalidRequest, unknown
 from sidequest.runs.spec import Checkpointing, RunSpec, run_folder
 from sidequest.switching.variants import Variant, parse
 
@@ -87,9 +68,6 @@ class Job(NamedTuple):
     """The run; its folder is relative to the study's."""
     settings: Settings
     """Settings that distinguish this run from others of the same variant."""
-    memory: int | None
-    """Bytes for the frames in replay, on emulators."""
-    checkpoints: Checkpointing
 
     @property
     def id(self) -> str:
@@ -114,8 +92,12 @@ def jobs_of(study: Study) -> tuple[Job, ...]:
             config = _config_for(study, grid, game)
             for name, seed in itertools.product(grid.variants, seeds):
                 folder = _folder(parsed[name], game, seed, grid.settings)
-                spec = RunSpec(parsed[name], game, seed, folder, config, study.frames)
-                job = Job(spec, grid.settings, study.memory, checkpoints)
+                spec = RunSpec(
+                    *(parsed[name], game, seed, folder, config, study.frames),
+                    memory=study.memory,
+                    checkpoints=checkpoints,
+                )
+                job = Job(spec, grid.settings)
                 jobs.setdefault(job.id, job)
     return tuple(jobs.values())
 
@@ -179,14 +161,10 @@ def narrow(
 
 
 def find(name: str) -> Study:
-    """Returns the study of this name.
-
-    Raises:
-        UnknownStudy: If there is none; the message has the nearest names.
-    """
-    if name in STUDIES:
-        return STUDIES[name]
-    raise UnknownStudy(unknown("study", name, STUDIES))
+    """Returns the study of this name, or raises `InvalidRequest` with the nearest names."""
+    if name not in STUDIES:
+        raise InvalidRequest(unknown("study", name, STUDIES))
+    return STUDIES[name]
 
 
 def _unique(items: Iterable[Any]) -> tuple:
@@ -280,14 +258,11 @@ _FIGURES = {
 _EVERYTHING = _unique(grid for _, grids in _FIGURES.values() for grid in grids)
 
 # One or two of everything that the paper's figures compare.
+_MAIN_GAMES = ("minatar:breakout", "minigrid:door_key_5x5", "classic:cartpole")
 _MAIN_VARIANTS = _unique(
     (*_GRANULARITIES, *_SPACE, *_MOMENTS_AT_ONE_RATE, *_STARTS)
     + (*_PARAMETERS, *_TRIGGERS, *_EXPLORE_MODES)
 )
-
-
-def _main_grids(*games: str) -> tuple[Grid, ...]:
-    return Grid(_MAIN_VARIANTS, games), Grid(_CUTTING, games, _NO_CUTTING)
 
 
 def _paper_study(name: str, title: str, grids: tuple[Grid, ...]) -> Study:
@@ -328,7 +303,10 @@ _WHOLE_STUDIES = (
     Study(
         name="small",
         title="Every comparison of the paper on three small games, in an hour or two",
-        grids=_main_grids("minatar:breakout", "minigrid:door_key_5x5", "classic:cartpole"),
+        grids=(
+            Grid(_MAIN_VARIANTS, _MAIN_GAMES),
+            Grid(_CUTTING, _MAIN_GAMES, _NO_CUTTING),
+        ),
         seeds=3,
         frames=100_000,
         preset="small",
@@ -408,17 +386,15 @@ _TINY_SETTINGS: Settings = (
 
 def _tiny(study: Study) -> Study:
     """Returns a study of test size with the same variants, on tasks of a few steps."""
-    tiny_games = dict(zip(study.games, _TINY_GAMES, strict=False))
-    grids = [
-        grid._replace(
-            games=_unique(tiny_games.get(game, _TINY_GAMES[0]) for game in grid.games)
-        )
-        for grid in study.grids
-    ]
+    tiny = dict(zip(study.games, _TINY_GAMES, strict=False))
+    games = [[tiny.get(game, _TINY_GAMES[0]) for game in one.games] for one in study.grids]
     return Study(
         name=f"{study.name}/tiny",
         title=f"{study.title} (test size)",
-        grids=tuple(grids),
+        grids=tuple(
+            grid._replace(games=_unique(own))
+            for grid, own in zip(study.grids, games, strict=True)
+        ),
         seeds=1,
         frames=4_096,
         preset="small",

@@ -152,26 +152,25 @@ class Workers:
         self._running.append((worker, display))
 
     def wait(self) -> Outcome:
-        while True:
-            for outcome in self._read_all():
-                # Not interrupted by us, which happens in `stop`.
-                lost = outcome.kind == "interrupted"
-                return outcome._replace(kind="lost") if lost else outcome
+        outcome = self._wait()
+        # Not interrupted by us, which happens in `stop`.
+        lost = outcome.kind == "interrupted"
+        return outcome._replace(kind="lost") if lost else outcome
 
-    def _read_all(self) -> list[Outcome]:
-        """Waits until a worker reports; shows its message, or returns its outcome."""
-        ready = wait([worker.pipe for worker, _ in self._running])
-        for worker, display in self._running:
-            if worker.pipe not in ready:
-                continue
-            message = worker.read()
-            if isinstance(message, Outcome):
-                self._running.remove((worker, display))
-                worker.close()
-                self._free.append(worker.share)
-                return [message]
-            show_message(display, message)
-        return []
+    def _wait(self) -> Outcome:
+        """Shows what workers report, until one has ended."""
+        while True:
+            ready = wait([worker.pipe for worker, _ in self._running])
+            for worker, display in self._running:
+                if worker.pipe not in ready:
+                    continue
+                message = worker.read()
+                if isinstance(message, Outcome):
+                    self._running.remove((worker, display))
+                    worker.close()
+                    self._free.append(worker.share)
+                    return message
+                show_message(display, message)
 
     def stop(self) -> None:
         """Interrupts all workers and waits until they have saved."""
@@ -179,7 +178,7 @@ class Workers:
             for worker, _ in self._running:
                 worker.process.terminate()
             while self._running:
-                self._read_all()
+                self._wait()
         except KeyboardInterrupt:  # the user does not want to wait
             for worker, _ in self._running:
                 worker.process.kill()

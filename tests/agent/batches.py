@@ -7,8 +7,7 @@ import numpy as np
 
 from sidequest.agent.convolutions import ObservationSpec
 from sidequest.agent.losses import Step
-from sidequest.agent.lstm import CoreState
-from sidequest.agent.networks import RecurrentQNetwork, unroll_together
+from sidequest.agent.networks import CoreState, RecurrentQNetwork, unroll_together
 
 ITEMS, ACTIONS, UNITS = 4, 3, 6
 SPEC = ObservationSpec((5,))

@@ -11,9 +11,8 @@ import pytest
 from sidequest import periods
 from sidequest.agent.actor import Policy, _read_signals, make_actor
 from sidequest.agent.convolutions import ObservationSpec
-from sidequest.agent.lstm import CoreState
 from sidequest.agent.modes import modes_of
-from sidequest.agent.networks import QFunction, RecurrentQNetwork
+from sidequest.agent.networks import CoreState, QFunction, RecurrentQNetwork
 from sidequest.switching import bandits
 from sidequest.switching.controllers import make_controller
 from sidequest.switching.metacontroller import make_metacontroller, variant_arrays

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from sidequest.agent import lstm
-from sidequest.agent.lstm import LSTM, CoreState
+from sidequest.agent.networks import LSTM, CoreState, unroll_lstm
 from tests.agent.comparisons import assert_close
 
 STEPS, UNITS, INPUTS = 7, 5, 3
@@ -30,9 +29,9 @@ def make_batch(*streams):
 
 
 def unroll_one(at_once, recurrent, projections, is_first, state):
-    """`lstm.unroll` of one core."""
+    """`unroll_lstm` of one core."""
     states = jax.tree.map(lambda leaf: leaf[None], state)
-    outputs, states = lstm.unroll(
+    outputs, states = unroll_lstm(
         at_once, recurrent[None], projections[:, None], is_first, states
     )
     return outputs[:, 0], jax.tree.map(lambda leaf: leaf[0], states)
@@ -101,14 +100,14 @@ def test_many_cores_are_each_of_them_alone_and_the_first_one_learns():
     projections, is_first, state = make_batch(6)
     projections = jnp.stack([projections, 1 - projections, projections**2], axis=1)
     states = jax.tree.map(lambda leaf: jnp.stack([leaf, -leaf, 2 * leaf]), state)
-    outputs, ends = lstm.unroll(4, recurrent, projections, is_first, states)
+    outputs, ends = unroll_lstm(4, recurrent, projections, is_first, states)
     for k in range(3):
         start, end = (jax.tree.map(lambda leaf, k=k: leaf[k], x) for x in (states, ends))
         alone = unroll_one(4, recurrent[k], projections[:, k], is_first, start)
         assert_close((outputs[:, k], end), alone)
 
     def loss(recurrent, projections, states):
-        outputs, ends = lstm.unroll(4, recurrent, projections, is_first, states)
+        outputs, ends = unroll_lstm(4, recurrent, projections, is_first, states)
         weights = jnp.cos(jnp.arange(outputs.size)).reshape(outputs.shape)
         return jnp.sum(weights * outputs) + jnp.sum(ends.hidden**2 * ends.cell)
 

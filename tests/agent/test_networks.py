@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from sidequest.agent.convolutions import ConvolutionShape, ObservationSpec
-from sidequest.agent.lstm import CoreState
 from sidequest.agent.networks import (
+    CoreState,
     Inputs,
     QFunction,
     RecurrentQNetwork,

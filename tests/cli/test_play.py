@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sidequest.cli.play import describe_scores
-from sidequest.errors import NoCheckpoint
+from sidequest.errors import CorruptFile
 from tests.cli import run
 from tests.figures.decoding import decode, modes_shown
 from tests.runs.left import TINY_FRAMES, leave_run
@@ -80,7 +80,7 @@ def test_a_film_of_an_atari_game(tmp_path):
 
 def test_nothing_is_left_behind_if_the_agent_cannot_play(folder, tmp_path, monkeypatch):
     def refuse(run):
-        raise NoCheckpoint("its parameters are gone")
+        raise CorruptFile("its parameters are gone")
 
     monkeypatch.setattr("sidequest.runs.evaluation.load_player", refuse)
     assert run("watch", folder, "--out", tmp_path / "new" / "deep" / "a.gif") == 66

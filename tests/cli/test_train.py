@@ -19,9 +19,11 @@ ROWS = {
 def test_train(tmp_path, capsys, monkeypatch):
     trained = []
 
-    def finish(runs, display, *, memory, checkpoints):
+    def finish(runs, display):
         trained.extend(runs)
-        assert memory is None and checkpoints == Checkpointing(every=2_000)
+        assert {(run.memory, run.checkpoints) for run in runs} == {
+            (None, Checkpointing(every=2_000))
+        }
         for spec in runs:
             said = {name: getattr(spec, name) for name in IDENTITY}
             said["variant"] = str(spec.variant)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from sidequest.environments.probes import PROBES, ProbeRules
+from sidequest.environments.suites import PROBES, ProbeRules
 
 _VALUES = {  # cue, step, discount -> value of each action
     "probe:constant": lambda cue, step, discount: [1.0, 1.0],

@@ -12,8 +12,8 @@ from gymnasium import spaces
 
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
-from sidequest.environments.gym_worker import BrokenRule, prepare
-from sidequest.errors import EnvironmentFault, InvalidRequest, UnknownGame
+from sidequest.environments.gym import BrokenRule, prepare
+from sidequest.errors import EnvironmentFault, InvalidRequest
 from tests.environments.own import Walk
 
 OWN = "tests.environments.own:"
@@ -149,7 +149,7 @@ def test_what_cannot_be_played_is_refused(name, message):
     ],
 )
 def test_unknown_names(name, message):
-    with pytest.raises(UnknownGame, match=f"no game called {name!r}.*{message}"):
+    with pytest.raises(InvalidRequest, match=f"no game called {name!r}.*{message}"):
         registry.check(name)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sidequest.environments import registry
-from sidequest.environments.probes import PROBES
+from sidequest.environments.suites import PROBES
 from tests.environments.answers import answer
 from tests.environments.streams import check_stream, lengths, play_many
 

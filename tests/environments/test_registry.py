@@ -6,7 +6,7 @@ import pytest
 
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
-from sidequest.errors import UnknownGame
+from sidequest.errors import InvalidRequest
 from sidequest.types import Timestep
 
 GAMES = {game.name: game for game in registry.games()}
@@ -84,12 +84,12 @@ def test_atari_gets_the_stickiness_that_was_asked_for():
     ],
 )
 def test_a_wrong_name_gets_the_nearest(wrong, right):
-    with pytest.raises(UnknownGame, match=right):
+    with pytest.raises(InvalidRequest, match=right):
         registry.make(wrong)
 
 
 def test_a_name_like_no_other_gets_no_suggestion():
-    with pytest.raises(UnknownGame, match="no game called 'qqqq'.$"):
+    with pytest.raises(InvalidRequest, match="no game called 'qqqq'.$"):
         registry.check("qqqq")
 
 

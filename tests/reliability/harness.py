@@ -12,7 +12,7 @@ from sidequest.environments import registry
 from sidequest.records import TABLES
 from sidequest.runs import checkpoint, trainer
 from sidequest.runs.ondevice import Population
-from sidequest.runs.spec import DEFAULT_CHECKPOINTS, Checkpointing, RunSpec
+from sidequest.runs.spec import Checkpointing, RunSpec
 from sidequest.switching.variants import parse
 from tests.runs.tiny import TINY, bargains
 
@@ -30,7 +30,7 @@ CONFIG = change(
         "replay.capacity": 4 * 8 * 200,
     },
 )
-EVERY_CHUNK = Checkpointing(every=CHUNK)
+EVERY_CHUNK, EVERY_TENTH = Checkpointing(every=CHUNK), Checkpointing()
 
 OPTIONS = [
     # The same for the command: its programs are those of the tests in this process.
@@ -88,13 +88,13 @@ def run(
     return watcher
 
 
-def train(runs, watcher, checkpoints=DEFAULT_CHECKPOINTS, game=None):
+def train(runs, watcher, checkpoints=EVERY_TENTH, game=None):
     """Trains as `trainer.run` does, but compiles each program once for all tests."""
     registry._registered[GAME] = game or bargains
     key = repr(runs[0].config), game
     compile_once = partial(_compile_once, key, Population._compile)
     with patch.object(Population, "_compile", partialmethod(compile_once)):
-        trainer.run(runs, watcher, checkpoints=checkpoints)
+        trainer.run([one._replace(checkpoints=checkpoints) for one in runs], watcher)
 
 
 _programs: dict[tuple, tuple] = {}

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sidequest.errors import NoCheckpoint, OtherRun
+from sidequest.errors import CorruptFile, OtherRun
 from sidequest.records import seal, take_digest, unseal
 from sidequest.runs import arrays, checkpoint
 from sidequest.runs.arrays import Piece
@@ -135,9 +135,7 @@ def test_case_20_a_run_without_a_good_checkpoint_is_not_begun_anew(tmp_path):
     (spec,) = specs(tmp_path, 0)
     for path in write(spec.folder, 1, 2):
         (path / MANIFEST).write_text("{}")
-    with pytest.raises(
-        NoCheckpoint, match="none of its checkpoints.*--fresh sets"
-    ) as fault:
+    with pytest.raises(CorruptFile, match="none of its checkpoints.*--fresh sets") as fault:
         find_resume_point(spec, LIKE, lambda _: None)
     assert fault.value.exit_code == 66
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from sidequest.cli import main
-from sidequest.cli.train import request_to_repeat, requests_to_resume, set_aside
+from sidequest.cli.train import group_by_kind, run_to_repeat, runs_to_resume, set_aside
 from sidequest.errors import OtherRun, RunBusy
 from sidequest.records import RUN_FILE, Recorder, read_run, write_json
 from sidequest.runs.process import LOCK, lock_folders
@@ -70,14 +70,14 @@ def create_run(folder, **more):
 def test_runs_of_one_kind_are_resumed_together(tmp_path):
     folders = [create_run(tmp_path / "a"), create_run(tmp_path / "b", seed=3)]
     folders.append(create_run(tmp_path / "c", frames=20))
-    requests = requests_to_resume(folders)
-    assert [[run.seed for run in one.runs] for one in requests] == [[2, 3], [2]]
-    assert [one.runs[0].frames for one in requests] == [10, 20]
-    assert requests[0].runs[0].config == CONFIG
+    groups = group_by_kind(runs_to_resume(folders))
+    assert [[run.seed for run in runs] for runs in groups] == [[2, 3], [2]]
+    assert [runs[0].frames for runs in groups] == [10, 20]
+    assert groups[0][0].config == CONFIG
 
 
 def test_from_starts_the_same_again(tmp_path):
-    (run,) = request_to_repeat(create_run(tmp_path / "a"), tmp_path / "out").runs
+    run = run_to_repeat(create_run(tmp_path / "a"), tmp_path / "out")
     assert (str(run.variant), run.game, run.seed) == (
         *("XU-step-level-0.1", "probe:constant", 2),
     )

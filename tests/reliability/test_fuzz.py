@@ -123,10 +123,10 @@ def good(tmp_path_factory):
         write_plan(folder, STUDY, jobs)
         write_failures(folder, {"some-run": "no memory"}, ["Traceback"])
         third, states, tables = specs[2].folder, {}, {}
-        backend = trainer._make_backends([[specs[2]]], None, Watcher())[0]
+        program, _ = trainer._make_programs([specs[2]], Watcher())[0]
         for path in listed(third):
             manifest = checkpoint.read_manifest(path)
-            state = checkpoint.restore(manifest, backend.state_spec)
+            state = checkpoint.restore(manifest, program.state_spec)
             states[manifest.frames] = as_bytes(state)
             tables[manifest.frames] = {
                 table: (third / f"{table}.jsonl").read_bytes()[: digest.size]

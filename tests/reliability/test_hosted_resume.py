@@ -50,7 +50,8 @@ def play(folder, stop_after=None, replay=True, game=GAME):
     watcher = Watcher(stop_after)
     registry._registered["tests:drawn"] = lambda: game
     checkpoints = Checkpointing(2 * BLOCK, replay)
-    trainer.run([spec(folder)], watcher, memory=MEMORY, checkpoints=checkpoints)
+    run = spec(folder)._replace(memory=MEMORY, checkpoints=checkpoints)
+    trainer.run([run], watcher)
     return watcher
 
 

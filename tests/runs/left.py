@@ -12,6 +12,7 @@ from sidequest.records import RUN_FILE, write_json
 from sidequest.runs import checkpoint
 from sidequest.runs.build import build_agent, make_q_function
 from sidequest.runs.evaluation import Player
+from sidequest.runs.spec import RunSpec
 from sidequest.switching.variants import parse
 
 TINY_FRAMES = change(
@@ -51,4 +52,5 @@ def fresh_player(
     heads = len(agent.heads)
     q_function = make_q_function(config, game.spec, heads, jax.random.key(0))
     scales = jax.numpy.ones(heads)
-    return Player({}, game, parse(variant), agent, q_function, scales)
+    spec = RunSpec(parse(variant), game.spec.name, 0, Path(), config, 1)
+    return Player(spec, game, agent, q_function, scales)

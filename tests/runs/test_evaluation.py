@@ -11,12 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sidequest.agent.lstm import CoreState
-from sidequest.agent.networks import QFunction
+from sidequest.agent.networks import CoreState, QFunction
 from sidequest.config import change
 from sidequest.environments import registry
 from sidequest.environments.base import EnvironmentSpec, HostedGame, auto_reset
-from sidequest.errors import NotEvaluable
+from sidequest.errors import InvalidRequest
 from sidequest.records import Recorder
 from sidequest.runs import checkpoint, evaluation, hosted, ondevice
 from sidequest.runs.build import build_agent, make_q_function
@@ -180,7 +179,9 @@ def test_episodes_are_shared_out_evenly(monkeypatch):
 
 def test_episodes_that_never_end_are_given_up(monkeypatch):
     monkeypatch.setattr(evaluation, "_LONGEST", 20)
-    with pytest.raises(NotEvaluable, match="1 of 2 episodes of told have not ended after"):
+    with pytest.raises(
+        InvalidRequest, match="1 of 2 episodes of told have not ended after"
+    ):
         evaluate_group([3, 10**6], episodes=2)
 
 
@@ -217,7 +218,7 @@ def test_the_agent_is_the_one_that_was_saved(tmp_path):
     spec = registry.make(GAME).spec
     saved = make_q_function(TINY, spec, 2, jax.random.key(3))
     jax.tree.map(np.testing.assert_array_equal, player.q_function, saved)
-    assert str(player.variant) == "XI-intra(10,blind,100,G)"
+    assert str(player.spec.variant) == "XI-intra(10,blind,100,G)"
     np.testing.assert_array_equal(player.scales, [1.0, 1.0])
 
 
@@ -238,7 +239,7 @@ def test_scales_are_the_last_that_were_recorded(tmp_path):
 def test_a_run_without_parameters_is_told_so(tmp_path):
     folder = leave_run(tmp_path, "XU-step-level-0.1", GAME, TINY)
     (folder / checkpoint.PARAMETERS).unlink()
-    with pytest.raises(NotEvaluable, match="no parameters yet"):
+    with pytest.raises(InvalidRequest, match="no parameters yet"):
         load_player(folder)
 
 
@@ -301,7 +302,7 @@ def test_parameters_of_another_network_are_refused(tmp_path):
     wider = change(TINY, **{"network.core_units": 17})
     network = make_q_function(wider, registry.make(GAME).spec, 1, jax.random.key(0))
     checkpoint.save(folder / checkpoint.PARAMETERS, network)
-    with pytest.raises(NotEvaluable, match=r"parameters.npz is of another .*\(19, 64\)"):
+    with pytest.raises(InvalidRequest, match=r"parameters.npz is of another .*\(19, 64\)"):
         load_player(folder)
 
 
@@ -309,5 +310,5 @@ def test_parameters_of_another_network_are_refused(tmp_path):
 def test_damaged_parameters_are_refused(tmp_path, content):
     folder = leave_run(tmp_path, "XU-step-level-0.1", GAME, TINY)
     (folder / checkpoint.PARAMETERS).write_bytes(content)
-    with pytest.raises(NotEvaluable, match="parameters.npz is .* damaged"):
+    with pytest.raises(InvalidRequest, match="parameters.npz is .* damaged"):
         load_player(folder)

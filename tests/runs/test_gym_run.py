@@ -41,7 +41,7 @@ def train(folder: Path, game: str, stop_after: int | None = None) -> Watcher:
     spec = RunSpec(
         parse("XU-step-level-0.5"), OWN + game, 0, folder, CONFIG, BLOCKS * BLOCK
     )
-    trainer.run([spec], watcher, checkpoints=Checkpointing(2 * BLOCK))
+    trainer.run([spec._replace(checkpoints=Checkpointing(2 * BLOCK))], watcher)
     return watcher
 
 
@@ -88,13 +88,13 @@ def request(game, **changed):
     ],
 )
 def test_what_train_makes_of_such_a_name(game, preset, folder):
-    (run,) = request(game).runs
+    (run,) = request(game)
     assert (run.config, run.frames) == (preset, 1_000_000)
     assert run.folder.parts[2] == folder
 
 
 def test_emulators_are_for_games_on_the_host():
-    (run,) = request("gymnasium:CartPole-v1", emulators=12).runs
+    (run,) = request("gymnasium:CartPole-v1", emulators=12)
     assert run.config.acting.environments == 12
     with pytest.raises(InvalidRequest, match="corridor has no emulators"):
         request("examples.own_environment:corridor", emulators=12)

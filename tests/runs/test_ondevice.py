@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sidequest.config import change
-from sidequest.environments.probes import make_probe, memory
+from sidequest.environments.suites import make_probe, memory
 from sidequest.runs import ondevice
 from sidequest.runs.build import Pace
 from sidequest.runs.ondevice import make_mesh, map_runs, split_runs

@@ -16,7 +16,7 @@ from sidequest.agent.rnd import RND, RNDState
 from sidequest.config import change
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment
-from sidequest.environments.probes import PROBES
+from sidequest.environments.suites import PROBES
 from sidequest.runs import build
 from tests.agent.batches import unroll_one
 from tests.environments import answers

@@ -8,7 +8,7 @@ import numpy as np
 from sidequest.agent.learner import Metrics
 from sidequest.records import TABLES
 from sidequest.runs.build import IterationRecord
-from sidequest.runs.tables import Clock, RunLog
+from sidequest.runs.tables import RunLog
 from sidequest.switching.variants import ArmSets, parse
 from sidequest.types import EpisodeSummary
 
@@ -37,8 +37,12 @@ def record(iterations, length, environments, **fields):
     return IterationRecord(**(start | fields))
 
 
-def log(variant="XU-intra(*,informed,p*,X)", trace_interval=0) -> RunLog:
-    return RunLog(parse(variant), ARMS, ("extrinsic", "short"), trace_interval)
+def log(variant="XU-intra(*,informed,p*,X)", frames_per_step=1, trace_interval=0) -> RunLog:
+    return RunLog(
+        *(parse(variant), ARMS, ("extrinsic", "short")),
+        frames_per_step=frames_per_step,
+        trace_interval=trace_interval,
+    )
 
 
 def test_an_episode_is_a_row_with_the_frames_at_its_end():
@@ -49,9 +53,8 @@ def test_an_episode_is_a_row_with_the_frames_at_its_end():
     summaries = EpisodeSummary(finished, *(number + 100 * i for i in range(1, 9)))
     choices = np.zeros((2, 3, 2, 3), int)
     choices[0, 2, 1] = [0, 2, 1]
-    clock = Clock(start=1_000, streams=2, frames_per_step=4)
     played = record(2, 3, 2, summaries=summaries, choices=choices)
-    rows = log().rows(played, clock, 0)["episodes"]
+    rows = log(frames_per_step=2 * 4).rows(played, 1_000, 0)["episodes"]
     # Step 2 of both environments: 4 frames each, two steps gone by; then 4 steps gone by.
     assert [row["frames"] for row in rows] == [1_016, 1_032]
     assert [row["stream"] for row in rows] == [1, 0]
@@ -68,7 +71,7 @@ def test_an_episode_is_a_row_with_the_frames_at_its_end():
 def test_a_variant_without_bandits_has_no_arms():
     summaries = EpisodeSummary(np.ones((1, 1, 1), bool), *[np.zeros((1, 1, 1))] * 8)
     played = record(1, 1, 1, summaries=summaries)
-    rows = log("XU-step-level-0.1").rows(played, Clock(0, 1, 1), 0)
+    rows = log("XU-step-level-0.1").rows(played, 0, 0)
     (row,) = rows["episodes"]
     assert not rows["bandits"]
     assert not [name for name in row if name.startswith("arm")]
@@ -76,7 +79,7 @@ def test_a_variant_without_bandits_has_no_arms():
 
 def test_iterations_without_an_update_do_not_count():
     learned = metrics([NAN, 2.0, NAN, 4.0], skipped=np.array([NAN, 5.0, NAN, 7.0]))
-    (row,) = log().rows(record(4, 1, 1, metrics=learned), Clock(76, 1, 1), 9)["learning"]
+    (row,) = log().rows(record(4, 1, 1, metrics=learned), 76, 9)["learning"]
     assert (row["frames"], row["updates"], row["loss"], row["priority"]) == (80, 9, 3, 3)
     assert (row["td_error_extrinsic"], row["td_error_short"]) == (3.0, 30.0)
     assert (row["scale_short"], row["value_extrinsic"]) == (30.0, 3.0)
@@ -84,13 +87,13 @@ def test_iterations_without_an_update_do_not_count():
 
 
 def test_a_chunk_without_an_update_has_no_row():
-    assert not log().rows(record(2, 1, 1), Clock(0, 1, 1), 0)["learning"]
+    assert not log().rows(record(2, 1, 1), 0, 0)["learning"]
 
 
 def test_bandits_have_a_row_an_arm():
     probabilities = np.array([[[1, 0, 0], [0.5, 0.3, 0.2], [0.6, 0.4, 0]]])
     played = record(1, 1, 1, probabilities=probabilities)
-    assert log().rows(played, Clock(49, 1, 1), 0)["bandits"] == [
+    assert log().rows(played, 49, 0)["bandits"] == [
         dict(frames=50, bandit="explore", arm=1, probability=0.6),
         dict(frames=50, bandit="explore", arm=10, probability=0.4),
         dict(frames=50, bandit="exploit", arm=0.1, probability=0.5),
@@ -115,18 +118,17 @@ def stretch(text, rewards, signal=0.5):
 
 
 def test_a_trace_is_a_whole_episode_with_the_reward_of_each_action():
-    own, clock = log(), Clock(start=100, streams=1, frames_per_step=4)
+    own = log(frames_per_step=4)
     # The reward 9 arrives with the first step of the second episode, but was earned by
     # the last action of the first one.
-    rows = own.rows(stretch("|GXX|GG", [0, 1, 2, 9, 3]), clock, 0)["traces"]
+    rows = own.rows(stretch("|GXX|GG", [0, 1, 2, 9, 3]), 100, 0)["traces"]
     assert len(rows) == 1
     row = rows[0]
     assert (row["frames"], row["length"], row["modes"]) == (112, 3, "GXX")
     assert row["reward"] == [1.0, 2.0, 9.0]
     assert row["signal"][0] == 0.5 and all(map(math.isnan, row["signal"][1:]))
     # The second episode continues in the next chunk.
-    later = clock._replace(start=120)
-    rows = own.rows(stretch("XG|XG|G", [4, 5, 6, 7, 8]), later, 0)["traces"]
+    rows = own.rows(stretch("XG|XG|G", [4, 5, 6, 7, 8]), 120, 0)["traces"]
     assert [row["modes"] for row in rows] == ["GGXG", "XG"]
     assert rows[0]["reward"] == [3.0, 4.0, 5.0, 6.0]
     assert rows[1]["reward"] == [7.0, 8.0]
@@ -134,8 +136,8 @@ def test_a_trace_is_a_whole_episode_with_the_reward_of_each_action():
 
 
 def test_traces_are_spread_over_the_run():
-    played, clock = stretch("|GX" * 20, list(range(40))), Clock(0, 1, 1)
-    rows = log(trace_interval=10).rows(played, clock, 0)["traces"]
+    played = stretch("|GX" * 20, list(range(40)))
+    rows = log(trace_interval=10).rows(played, 0, 0)["traces"]
     assert [row["frames"] for row in rows] == [2, 12, 22, 32]
     assert all(row["modes"] == "GX" for row in rows)
 
@@ -156,9 +158,9 @@ def test_a_chunk_has_the_frames_at_its_end():
         probabilities=probabilities,
         is_first=is_first,
     )
-    clock = Clock(100, streams=2, frames_per_step=4)
     greedy = [(64, 2.5, 7), (132, -1.0, 3)]
-    rows = log("XU-intra(2,informed,p*,X)").rows(chunk, clock, 6, greedy)
+    own = log("XU-intra(2,informed,p*,X)", frames_per_step=2 * 4)
+    rows = own.rows(chunk, 100, 6, greedy)
     assert tuple(rows) == TABLES
     # 4 steps of 2 environments, 4 frames each; episodes and traces end one step earlier.
     assert [row["frames"] for row in (*rows["episodes"], *rows["traces"])] == [124, 124]
@@ -174,17 +176,14 @@ def test_a_chunk_has_the_frames_at_its_end():
 
 def test_an_open_trace_is_saved_and_restored():
     saved, resumed, dropped = log(), log(), log()
-    clock = Clock(0, 1, 1)
-    saved.rows(stretch("|GX|GX", [0, 1, 2, 3]), clock, 0)
+    saved.rows(stretch("|GX|GX", [0, 1, 2, 3]), 0, 0)
     state = json.loads(json.dumps(saved.traces.snapshot()))
     rest = stretch("G|X", [4, 5])
     for one in (resumed, dropped):
         one.traces.restore(state)
     dropped.traces.drop_open_episode()
-    expected = saved.rows(rest, clock._replace(start=4), 0)["traces"]
-    np.testing.assert_equal(
-        resumed.rows(rest, clock._replace(start=4), 0)["traces"], expected
-    )
+    expected = saved.rows(rest, 4, 0)["traces"]
+    np.testing.assert_equal(resumed.rows(rest, 4, 0)["traces"], expected)
     assert [row["modes"] for row in expected] == ["GXG"]
-    later = clock._replace(start=9)
+    later = 9
     assert [row["modes"] for row in dropped.rows(rest, later, 0)["traces"]] == ["G"]

@@ -89,8 +89,8 @@ def test_quick_has_two_programs_and_short_runs_few_checkpoints():
     # Of 8 variants and 5 seeds; groups of one size need not be compiled twice.
     assert [len(group.jobs) for group in groups] == [20] * 4
     assert len({program(job) for job in jobs}) == 2
-    assert jobs[0].checkpoints.every == 25_000
-    assert jobs_of(find("paper/fig7"))[0].checkpoints.every == 100_000_000
+    assert jobs[0].spec.checkpoints.every == 25_000
+    assert jobs_of(find("paper/fig7"))[0].spec.checkpoints.every == 100_000_000
 
 
 class Launch:

@@ -7,7 +7,7 @@ import pytest
 
 from sidequest.config import PAPER, SMALL_FRAMES, change, check
 from sidequest.environments import registry
-from sidequest.errors import ConfigError, UnknownStudy, VariantError
+from sidequest.errors import ConfigError, InvalidRequest, VariantError
 from sidequest.runs.build import build_agent
 from sidequest.runs.spec import Checkpointing
 from sidequest.study.scheduler import Machine, plan_groups
@@ -96,12 +96,14 @@ def test_pieces_make_a_study():
     assert [len(jobs_of(piece)) for piece in pieces] == [4] * 6
     groups = plan_groups(jobs_of(atari), Machine("gpu", 1))
     assert [group.jobs for group in groups] == [(job,) for job in jobs]
-    assert {job.memory for job in jobs} == {12 * 10**9}
-    assert {job.checkpoints for job in jobs} == {Checkpointing(2_000_000, replay=False)}
+    assert {job.spec.memory for job in jobs} == {12 * 10**9}
+    assert {job.spec.checkpoints for job in jobs} == {
+        Checkpointing(2_000_000, replay=False)
+    }
 
 
 def test_narrow_refuses_what_there_is_not():
-    with pytest.raises(registry.UnknownGame):
+    with pytest.raises(registry.InvalidRequest):
         narrow(EXAMPLE, games=["probe:nothing"])
     with pytest.raises(VariantError):
         narrow(EXAMPLE, variants=["XU-sometimes"])
@@ -213,7 +215,7 @@ def test_a_tiny_agent_can_be_put_together():
 
 
 def test_an_unknown_name_gives_the_nearest():
-    with pytest.raises(UnknownStudy, match="quick"):
+    with pytest.raises(InvalidRequest, match="quick"):
         find("qick")
-    with pytest.raises(UnknownStudy, match="paper/fig4"):
+    with pytest.raises(InvalidRequest, match="paper/fig4"):
         find("paper/fig44")
