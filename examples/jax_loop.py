@@ -1,7 +1,6 @@
 """The switch in a scan's carry, as agents of purejaxql, rejax or Stoix would hold it.
 
-Q-learning in 16 corridors whose only reward is at the far end; all of training is one
-compiled program. Run it with: python examples/jax_loop.py
+Q-learning in 16 corridors whose only reward is at the far end, as one compiled program.
 """
 
 import jax
@@ -25,18 +24,16 @@ def step(carry, key):
     after = jnp.clip(cell + 2 * action - 1, 0, CELLS - 1)
     reward = jnp.where(after == CELLS - 1, 1.0, 0.0)
     discount = jnp.where(reward > 0, 0.0, DISCOUNT)
-    q = q.at[cell, action].add(
-        0.1 * (reward + discount * q[after].max(-1) - q[cell, action])
-    )
+    error = reward + discount * q[after].max(-1) - q[cell, action]
+    q = q.at[cell, action].add(0.1 * error)
     is_first = (reward > 0) | (time == LIMIT)  # the game starts again in the same step
     cell, time = jnp.where(is_first, 0, after), jnp.where(is_first, 0, time + 1)
     return (q, cell, time, (is_first, reward, discount), switch_state), (reward, explores)
 
 
 if __name__ == "__main__":
-    arrived = (jnp.ones(ENVS, bool), jnp.zeros(ENVS), jnp.full(ENVS, DISCOUNT))
-    start = jnp.zeros(ENVS, int)
-    carry = (jnp.zeros((CELLS, 2)), start, start, arrived, switch.init(ENVS))
+    cell, arrived = jnp.zeros(ENVS, int), (jnp.ones(ENVS, bool), *jnp.zeros((2, ENVS)))
+    carry = (jnp.zeros((CELLS, 2)), cell, cell, arrived, switch.init(ENVS))
     keys = jax.random.split(jax.random.key(0), STEPS)
     _, (rewards, explores) = jax.jit(lambda carry: jax.lax.scan(step, carry, keys))(carry)
     for r, x in zip(jnp.split(rewards, 5), jnp.split(explores, 5), strict=True):

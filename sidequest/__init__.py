@@ -29,7 +29,7 @@ from sidequest.switching.variants import Variant, parse
 
 if TYPE_CHECKING:
     from sidequest.switching.periods import PeriodStats, periods
-    from sidequest.switching.switch import Switch, step_arguments
+    from sidequest.switching.shell import Switch, step_arguments
 
 __all__ = [
     "PeriodStats",
@@ -44,9 +44,9 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "PeriodStats": "sidequest.switching.periods",
-    "Switch": "sidequest.switching.switch",
+    "Switch": "sidequest.switching.shell",
     "periods": "sidequest.switching.periods",
-    "step_arguments": "sidequest.switching.switch",
+    "step_arguments": "sidequest.switching.shell",
 }
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sidequest.bench import best_seconds, machine
-from sidequest.switching.switch import Switch
+from sidequest.switching.shell import Switch
 
 if TYPE_CHECKING:
     from jaxtyping import Float

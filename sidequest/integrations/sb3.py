@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sidequest.integrations import parse_uniform, require
-from sidequest.switching.switch import Switch
+from sidequest.switching.shell import Switch
 from sidequest.switching.variants import Variant
 
 _torch = require("torch", "sb3")
@@ -75,7 +75,7 @@ def with_switch(algorithm: type[Any], variant: str | Variant, **options: Any) ->
             q_values = q_values.cpu().numpy()
             self.explored = self.switch.step(value=q_values.max(axis=1), **self._arrived)
             actions = q_values.argmax(axis=1)
-            for index in np.flatnonzero(self.explored):
+            for index in self.explored.nonzero()[0]:
                 actions[index] = self.action_space.sample()
             return actions, actions
 
@@ -86,7 +86,7 @@ def with_switch(algorithm: type[Any], variant: str | Variant, **options: Any) ->
                 replay_buffer, buffer_action, new_obs, reward, dones, infos
             )
             discount = self.gamma
-            if dones.any():
+            if np.count_nonzero(dones):
                 truncated = [info.get("TimeLimit.truncated", False) for info in infos]
                 discount = np.where(dones & ~np.array(truncated), 0.0, self.gamma)
             self._arrived = {"reward": reward, "discount": discount, "is_first": dones}

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from sidequest.integrations import parse_uniform, require
-from sidequest.switching.switch import DISCOUNT, Switch
+from sidequest.switching.shell import Switch
+from sidequest.switching.switch import DISCOUNT
 from sidequest.switching.variants import Variant
 
 _torch = require("torch", "torchrl")

@@ -66,8 +66,8 @@ _HORIZON = np.array(100.0, np.float32)
 # The gain responds within this many switches, well inside _HORIZON.
 _GAIN_HORIZON = np.array(10.0, np.float32)
 _FLAT = np.array(1e-12, np.float32)  # a variance below _FLAT * mean^2 is rounding
-_DECADES = 8  # rates from 1 to 10^-7; lower ones share the last
-_LEAST_RATE = np.array(10.0 ** (1 - _DECADES), np.float32)
+DECADES = 8  # rates from 1 to 10^-7; lower ones share the last
+_LEAST_RATE = np.array(10.0 ** (1 - DECADES), np.float32)
 _HUGE = 1e18  # a signal beyond it counts as this: its square must fit in float32
 
 
@@ -109,7 +109,7 @@ def init() -> HomeostasisState:
         scale=scale,
         probability=np.zeros((), np.float32),
         decade=np.zeros((), np.int32),
-        scales=Scale(*(np.repeat(number, _DECADES) for number in scale)),
+        scales=Scale(*(np.repeat(number, DECADES) for number in scale)),
     )
 
 
@@ -136,7 +136,7 @@ def step(
 
 def turn_to(decade: Int[AnyArray, "*B"], state: HomeostasisState) -> HomeostasisState:
     """Returns the state with the scale of this decade as the present one."""
-    before, now = locate(state.decade, _DECADES), locate(decade, _DECADES)
+    before, now = locate(state.decade, DECADES), locate(decade, DECADES)
     scales = tree_map(lambda all, own: put(all, before, own), state.scales, state.scale)
     scale = tree_map(lambda all: take(all, now), scales)
     decade = namespace(decade).array(decade)  # a copy, which NumPy may write into

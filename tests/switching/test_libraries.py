@@ -13,7 +13,7 @@ from sidequest.switching import homeostasis, periods, triggers
 from sidequest.switching.controllers import make_controller
 from sidequest.switching.descriptions import PAPER_VARIANTS
 from sidequest.switching.metacontroller import make_metacontroller, variant_arrays
-from sidequest.switching.switch import UNIFORMS, _count_episodes, _join, make_switch
+from sidequest.switching.switch import UNIFORMS, _join, count_episodes, make_switch
 from sidequest.switching.variants import parse
 from sidequest.types import Signals
 from tests.switching import play
@@ -64,7 +64,7 @@ def compiled(rule: homeostasis.Rule):
 
 def counted(state):
     """The statistics, with the episodes that wait to be counted."""
-    return _count_episodes(state, state.finished, state.waiting)
+    return count_episodes(state, state.finished, state.waiting)
 
 
 @pytest.mark.parametrize("name", NAMES)

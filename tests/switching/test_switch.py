@@ -258,6 +258,56 @@ def test_a_state_with_nan_or_a_broken_generator_is_refused():
         np.testing.assert_array_equal(data, before[name])
 
 
+@pytest.mark.parametrize(
+    "name, number",
+    [
+        ("choices", 4),
+        ("choices", -1),
+        ("finished.choices", 4),
+        ("controllers.arm.decade", 8),
+        ("controllers.arm.exploit.kind", 2),
+        ("controllers.elapsed", -1),
+        ("controllers.homeostat.decade", -1),
+        ("controllers.homeostat.scale.count", -3),
+        ("periods.counts", -1),
+        ("finished.periods.steps", -1),
+        ("counts", -1),
+        ("arms.variant.kinds", 2),
+        ("meta.bandit.arms", 4),
+        ("meta.bandit.arms", -2),
+        ("meta.bandit.episodes", -1),
+    ],
+)
+def test_a_state_with_impossible_numbers_is_refused(name, number):
+    switch = Switch("XU-intra(10,informed,p*,X)", streams=2)
+    run(switch, random_rows(60, 2))
+    before = switch.state_dict()
+    broken = np.array(before[name])
+    broken.flat[-1] = number
+    with pytest.raises(ValueError, match=rf"saved state.*{name}.*(out of range|is \D*\d)"):
+        switch.load_state_dict(before | {name: broken})
+    switch.load_state_dict(before)
+
+
+def test_a_return_that_overflows_is_not_counted_and_does_no_harm():
+    switch = Switch("XU-intra(2,informed,p*,G)", streams=2)
+    paid = np.array([3e38, 1.0], np.float32)
+    for _ in range(4):
+        switch.step(reward=paid, value=0.0)
+        switch.load_state_dict(switch.state_dict())
+    assert not np.isfinite(switch.state_dict()["returns"][0])
+    for first in (True, False, True):
+        switch.step(reward=1.0, value=0.0, is_first=first)
+        switch.load_state_dict(switch.state_dict())
+    saved = switch.state_dict()
+    assert saved["finished.returns"].tolist() == [2.0, 2.0]
+    assert saved["meta.bandit.fitness"][-3:].tolist() == [4.0, 2.0, 2.0]
+    summary = switch.summary()
+    # Of six episodes, two open, all but the one that overflowed have a return.
+    assert summary["episodes"] == 6
+    assert summary["return"] == pytest.approx((4 + 2 + 2 + 0 + 0) / 5)
+
+
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
 def test_a_copy_goes_on_identically(copied):
     rows = random_rows(60, 2)
@@ -648,6 +698,14 @@ def test_plot_draws_the_last_steps():
     assert len(starts) == 2 * np.sum(np.arange(200, 1_200) % 7 == 0)
 
 
+def test_plot_wants_one_environment_or_more():
+    switch = Switch("XU-intra(2,blind,3,G)", streams=3)
+    assert switch.plot(most=10).axes  # there are three, and no steps yet
+    for most in (-1, 0, 1.5):
+        with pytest.raises(ValueError, match="most is .*; it is a whole number of 1 or"):
+            switch.plot(most=most)
+
+
 # Both ways in which environments start anew.
 
 
@@ -758,3 +816,9 @@ def test_step_arguments_by_hand():
         assert found["is_first"].tolist() == [True, True, False]
     with pytest.raises(ValueError, match="autoreset is 'Disabled'; .* pass is_first"):
         step_arguments(*given, autoreset=gymnasium.vector.AutoresetMode.DISABLED)
+
+
+@pytest.mark.parametrize("info", [{}, [{}, {"lives": 1}], ({}, {})])
+def test_step_arguments_refuse_the_former_gym(info):
+    with pytest.raises(ValueError, match="truncated is .*, not booleans. .*one `done`"):
+        step_arguments([1.0, 0.0], [True, False], info)
