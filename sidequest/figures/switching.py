@@ -13,24 +13,24 @@ from matplotlib.collections import PathCollection
 from sidequest.figures import style
 from sidequest.figures.curves import draw_curves, evaluated_runs
 from sidequest.figures.data import Plot, Records, arrange, distinct, groups, of_runs
-from sidequest.figures.pairs import counter_and_coin, known, start_pairs
-from sidequest.switching.variants import MODES, Variant
+from sidequest.figures.pairs import counter_and_coin, start_pairs
+from sidequest.switching.variants import MODES
 
 _MOST_STARTS = 6
 _EXAMPLE = "frostbite"  # the game of figure 7
-_MOST_BANDITS = 8
+_MOST_BANDITS = 8  # variants that have some
 _MOST_GAMES = 7
 _MOST_RATES = 9
 _MOST_POINTS = 1_000  # of a panel; drawn at random
 _TOLERANCE = 0.1
 _HIGHEST = 2.0  # of the axis of rates
+_BANDITS = {
+    "start": "mode of an episode",
+    "explore": "explore steps",
+    "exploit": "exploit steps",
+}
 _MARKERS = "osD^vP*X"  # of a bandit's arms
 _BINS = 40  # of frames, in which their probabilities are averaged
-
-
-def _has_rate(variant: Variant) -> bool:
-    """Returns whether a variant ends its exploit periods at a rate."""
-    return variant.exploit is not None and variant.exploit.unit == "rate"
 
 
 # The starting mode
@@ -220,29 +220,28 @@ def bandit_arms(records: Records) -> Plot | None:
     runs = records.runs.filter("usual", pl.col("bandits") > 0).drop_nulls("mode")
     names = distinct(runs, "variant")
     paired = [name for pair in start_pairs(names) for name in pair]
-    variants = known(paired or names)
-    rows = [(name, bandit) for name in variants for bandit in variants[name].bandits()]
-    if not rows:
-        return None
-    _, notes = style.at_most([name for name, _ in rows], _MOST_BANDITS)
-    rows = rows[:_MOST_BANDITS]
-    runs = runs.filter(pl.col("variant").is_in([name for name, _ in rows]))
+    shown, notes = style.at_most(paired or names, _MOST_BANDITS)
+    runs = arrange(runs, variant=shown)
     games, rest = style.at_most(distinct(runs, "game"), _MOST_GAMES)
     lines = _arm_probabilities(records, runs)
+    lines = arrange(lines, variant=shown, bandit=[*_BANDITS])
+    rows = lines.select("variant", "bandit").unique(maintain_order=True).rows()
+    if not rows:
+        return None
     unit, unit_name = style.frame_unit(lines["frames"].to_numpy().max())
 
     def draw(axes: Axes, cell: tuple[str, str, str]) -> None:
         name, bandit, game = cell
-        _draw_arms(axes, lines.filter(variant=name, bandit=bandit, game=game), unit)
-        axes.set_xlabel(unit_name)
-        axes.set_title(style.plain(game), fontsize=style.SMALL - 0.5, loc="left")
-        axes.label_outer()
+        own, header = lines.filter(variant=name, bandit=bandit), ""
         if game == games[0]:
-            chooses = {"start": "mode of an episode", "explore": "explore steps"}
-            rate = _has_rate(variants[name])
-            chooses["exploit"] = "switching rate" if rate else "exploit steps"
-            header = style.plain(f"{name}: {chooses[bandit]}\n{game}")
-            axes.set_title(header, fontsize=style.SMALL - 0.5, loc="left")
+            rate = bandit == "exploit" and own["arm"].to_numpy().max() < 1
+            chooses = "switching rate" if rate else _BANDITS[bandit]
+            header = f"{name}: {chooses}\n"
+        _draw_arms(axes, own.filter(game=game), unit)
+        title = style.plain(header + game)
+        axes.set_title(title, fontsize=style.SMALL - 0.5, loc="left")
+        axes.set_xlabel(unit_name)
+        axes.label_outer()
 
     figure = style.draw_panels(
         "bandit-arms",
@@ -262,10 +261,8 @@ def bandit_arms(records: Records) -> Plot | None:
     for name, bandit in rows[:4]:
         ends = last.filter(variant=name, bandit=bandit).sort("probability")
         arms = ends.group_by("game").agg(pl.last("name"))["name"].value_counts(sort=True)
-        said = style.listed(
-            f"{arm} in {number}" for arm, number in arms.sort("name").rows()
-        )
-        sentences.append(f"{name}: {said}")
+        said = [f"{arm} in {number}" for arm, number in arms.sort("name").rows()]
+        sentences.append(f"{name}: {style.listed(said)}")
     caption = f"Likeliest arm at the end, by games: {'; '.join(sentences)}."
     return Plot(figure, caption, table)
 
@@ -327,19 +324,15 @@ def switching_rates(records: Records) -> Plot | None:
     A rate is the number of switches to explore for each exploit step, so episodes are
     weighed by theirs: switches of all episodes over exploit steps of all.
     """
-    runs = records.runs.filter("usual")
-    variants = known(distinct(runs, "variant"))
-    names = [
-        one for one, v in variants.items() if v.granularity == "intra" and _has_rate(v)
-    ]
-    runs = arrange(runs, variant=names)
+    intra = pl.col("setting").str.starts_with("intra")
+    runs = records.runs.filter("usual", intra)
     counts = records.switches.group_by("run", "target_rate", maintain_order=True)
     rates = of_runs(counts.agg(pl.sum("made", "asked")), runs, "variant", "game", "seed")
     if rates.is_empty():
         return None
     rates = rates.with_columns(ratio=pl.col("made") / pl.col("asked"))
-    games, targets = distinct(rates, "game"), rates["target_rate"].to_numpy()
-    shown, rest = style.at_most(games, _MOST_RATES)
+    names, targets = distinct(rates, "variant"), rates["target_rate"].to_numpy()
+    shown, rest = style.at_most(distinct(rates, "game"), _MOST_RATES)
 
     def draw(axes: Axes, game: str) -> None:
         _draw_rates(axes, rates.filter(game=game), names)
@@ -353,7 +346,7 @@ def switching_rates(records: Records) -> Plot | None:
         2.1,
         ylabels=["realised / target"],
         options={"sharey": True},
-        keys=style.keys(distinct(rates, "variant"), ls=""),
+        keys=style.keys(names, ls=""),
         notes=rest,
     )
     table = rates.group_by("variant", "game", "target_rate", maintain_order=True).agg(
