@@ -391,7 +391,7 @@ def check(config: Config) -> None:
             elif allowed is not None and not allowed.holds(value):
                 ranges.append(f"{said} {value}; it is {allowed.words}")
     # What is of another type cannot be compared.
-    faults = types or ranges + _faults_between_settings(config)
+    faults = types + ranges + ([] if types else _faults_between_settings(config))
     if faults:
         raise ConfigError("\n".join(faults))
 

@@ -27,7 +27,7 @@ from sidequest.agent.convolutions import ConvolutionShape, ObservationSpec, is_i
 from sidequest.agent.learner import Learner, LearnerState, Metrics, make_learner
 from sidequest.agent.losses import Rules, Step
 from sidequest.agent.modes import Modes, make_heads, modes_of
-from sidequest.agent.networks import QFunction, RecurrentQNetwork
+from sidequest.agent.networks import RecurrentQNetwork
 from sidequest.agent.rnd import RND, make_rnd
 from sidequest.config import Config, SwitchingConfig
 from sidequest.environments.base import EnvironmentSpec
@@ -233,14 +233,6 @@ def make_network(
         scan_unroll=network.scan_unroll,
         recurrent=network.recurrent,
     )
-
-
-def make_q_function(
-    config: Config, spec: EnvironmentSpec, heads: int, key: Key
-) -> QFunction:
-    """Returns a fresh network that normalises nothing yet."""
-    network = make_network(config, spec, heads, key)
-    return QFunction(network, network.identity_normalisation())
 
 
 def make_optimiser(config: Config) -> optax.GradientTransformation:

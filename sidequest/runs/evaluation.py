@@ -40,7 +40,6 @@ from sidequest.runs.build import (
     STEPS,
     Agent,
     build_agent,
-    make_q_function,
     strip_weak_types,
 )
 from sidequest.runs.spec import RunSpec, read_spec
@@ -255,8 +254,8 @@ def load_player(folder: Path) -> Player:
     spec = read_spec(folder)
     game = registry.make(spec.game, spec.config.environment.sticky_actions)
     agent = build_agent(spec.config, game.spec, [spec.variant])
-    make = partial(make_q_function, spec.config, game.spec, len(agent.heads))
-    q_function = _newest_q_function(folder, jax.eval_shape(make, jax.random.key(0)))
+    learner = jax.eval_shape(agent.learner.init, jax.random.key(0))
+    q_function = _newest_q_function(folder, learner.q_function)
     # The scales that the learner recorded last. They matter only where a mode sums over
     # heads: the best action by one head is the same on any scale.
     table, scales = read_table(folder, "learning"), np.ones(len(agent.heads), np.float32)

@@ -99,13 +99,8 @@ class HostedLoop:
         evaluator: HostedEnvironment | None = None,
         evaluator_episodes: int = 0,
     ):
-        """`start` or `resume` must follow.
-
-        Args:
-            groups: In flight, of `agent.streams` emulators together, all of one size.
-            evaluator: A group of its own, in flight as well.
-            evaluator_episodes: Its number of emulators.
-        """
+        """Takes groups of one size that are in flight, and one of `evaluator_episodes`
+        emulators to evaluate; `start` or `resume` must follow."""
         if len(groups) < FEWEST_GROUPS or agent.streams % len(groups):
             raise ValueError(
                 f"{agent.streams} environments in {len(groups)} groups: there must be "

@@ -156,7 +156,7 @@ def test_all_faults_are_reported_at_once(capsys, tmp_path):
         "no game called 'nope'",
         "seeds is -1",
         "no setting 'replay.rati'; did you mean replay.ratio?",
-        "learning.n_step is 'soon'; expected int such as",
+        "learning.n_step is 'soon'; it is a whole number below 2^31",
         "replay.ratio is -1.0",
         "--frames is 'abc'",
         "--replay-memory is '1'",

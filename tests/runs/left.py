@@ -5,12 +5,13 @@ from pathlib import Path
 
 import jax
 
+from sidequest.agent.networks import QFunction
 from sidequest.config import SMALL_FRAMES, Config, change
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.records import RUN_FILE, write_json
 from sidequest.runs import checkpoint
-from sidequest.runs.build import build_agent, make_q_function
+from sidequest.runs.build import build_agent, make_network
 from sidequest.runs.evaluation import Player
 from sidequest.runs.spec import RunSpec
 from sidequest.switching.variants import parse
@@ -28,6 +29,12 @@ TINY_FRAMES = change(
     },
 )
 """For raw frames, as quick as can be."""
+
+
+def make_q_function(config, spec, heads, key) -> QFunction:
+    """A fresh network that normalises nothing yet."""
+    network = make_network(config, spec, heads, key)
+    return QFunction(network, network.identity_normalisation())
 
 
 def leave_run(folder: Path, variant: str, game: str, config: Config, seed=3) -> Path:

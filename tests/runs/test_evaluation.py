@@ -18,7 +18,7 @@ from sidequest.environments.base import EnvironmentSpec, HostedGame, auto_reset
 from sidequest.errors import InvalidRequest
 from sidequest.records import Recorder
 from sidequest.runs import checkpoint, evaluation, hosted, ondevice
-from sidequest.runs.build import build_agent, make_q_function
+from sidequest.runs.build import build_agent
 from sidequest.runs.evaluation import (
     GreedyScores,
     evaluate_run,
@@ -28,7 +28,7 @@ from sidequest.runs.evaluation import (
 from sidequest.runs.memory import tiled
 from sidequest.switching.variants import parse
 from sidequest.types import Timestep
-from tests.runs.left import TINY_FRAMES, leave_run
+from tests.runs.left import TINY_FRAMES, leave_run, make_q_function
 from tests.runs.test_hosted import Drawn
 from tests.runs.tiny import TINY, bargains, make_loop
 

@@ -15,7 +15,7 @@ from sidequest.config import PAPER, change
 from sidequest.environments import atari
 from sidequest.environments.base import EnvironmentSpec
 from sidequest.replay.tiles import tile_store
-from sidequest.runs.build import RunArrays, build_agent, make_q_function, run_arrays
+from sidequest.runs.build import RunArrays, build_agent, run_arrays
 from sidequest.runs.emulators import NICENESS, build_politely
 from sidequest.runs.hosted import HostedLoop, choose_lag, share
 from sidequest.runs.hosted_device import (
