@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional
 
-from sidequest.cli.options import Flag, option, use_all_cores
+from sidequest.cli.options import Flag, check_range, option, use_all_cores
 from sidequest.errors import InvalidRequest, unknown
 
 _BENCHMARKS = ("switching", "agent", "atari")
@@ -50,10 +50,9 @@ def bench(
             raise InvalidRequest(
                 f"{game} has no emulator; measure it with `sidequest bench agent`"
             )
-    if min(population, default=1) < 1:
-        raise InvalidRequest(f"population is {population}; it is numbers of 1 or more")
-    if emulators is not None and emulators < 1:
-        raise InvalidRequest(f"emulators is {emulators}; it is 1 or more")
+    for runs in population:
+        check_range("population", runs, 1)
+    check_range("emulators", emulators, 1)
     if what == "switching":
         from sidequest.bench import switching
 

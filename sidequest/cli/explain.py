@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional
 
-from sidequest.cli.options import Flag, option
+from sidequest.cli.options import Flag, check_range, option
 from sidequest.config import Config, Setting, describe_settings
 from sidequest.errors import InvalidRequest, unknown
 from sidequest.switching.descriptions import (
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _WIDEST = 92  # letters of a line of prose, however wide the terminal
-_ALLOWED = {"steps": (1, 100_000), "episode": (1, 10_000), "seed": (0, 2**31 - 1)}
 _WARM_UP = 10  # episodes before the example: a share of an episode needs their lengths
 _MARKDOWN = """# Settings
 
@@ -77,11 +76,9 @@ def explain(
     """
     if all == bool(variant):
         raise InvalidRequest(f"explain takes variants, such as '{EXAMPLE}', or --all")
-    example = dict(steps=steps, episode=episode, seed=seed)
-    for name, number in example.items():
-        low, high = _ALLOWED[name]
-        if not low <= number <= high:
-            raise InvalidRequest(f"--{name} is {number}; allowed is {low} to {high}")
+    check_range("steps", steps, 1, 100_000)
+    check_range("episode", episode, 1, 10_000)
+    check_range("seed", seed, 0)
     if plot is not None and (len(variant) != 1 or plot.suffix not in (".png", ".svg")):
         raise InvalidRequest(
             f"--plot is {plot}; it takes one variant and a .png or .svg file"
@@ -91,7 +88,7 @@ def explain(
     variants = list(map(parse, variant))
     traces = []
     if plot is not None or not (all or json or no_strip):
-        traces = [_play_example(one, **example) for one in variants]
+        traces = [_play_example(one, steps, episode, seed) for one in variants]
     if json:
         structures = [one.as_dict() for one in variants]
         shown = structures[0] if len(structures) == 1 else structures

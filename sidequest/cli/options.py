@@ -74,10 +74,10 @@ def check_run(folder: Path) -> dict[str, Any]:
     return run
 
 
-def check_seed(seed: int) -> None:
-    """Refuses what is no seed."""
-    if not 0 <= seed < 2**31:
-        raise InvalidRequest(f"--seed is {seed}; it is 0 or more, and below 2^31")
+def check_range(name: str, value: int | None, low: int, high: int = 2**31 - 1) -> None:
+    """Refuses a number that is not allowed; None was not given."""
+    if value is not None and not low <= value <= high:
+        raise InvalidRequest(f"--{name} is {value}; it is {low} to {high}")
 
 
 def read_count(text: str, name: str) -> int:

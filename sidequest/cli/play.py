@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional
 
-from sidequest.cli.options import Flag, check_run, check_seed, option, use_compilation_cache
+from sidequest.cli.options import (
+    Flag,
+    check_range,
+    check_run,
+    option,
+    use_compilation_cache,
+)
 from sidequest.errors import InvalidRequest, unknown
 
 if TYPE_CHECKING:
@@ -100,9 +106,8 @@ def evaluate(
         seed: The random seed of the episodes, 0 or more.
         json: Print one JSON object and nothing else.
     """
-    if not 1 <= episodes <= 100_000:
-        raise InvalidRequest(f"episodes is {episodes}; it is 1 to 100000")
-    check_seed(seed)
+    check_range("episodes", episodes, 1, 100_000)
+    check_range("seed", seed, 0)
     check_run(run)
     use_compilation_cache()
 
@@ -163,11 +168,9 @@ def watch(
         fps: Steps shown in a second, 1 to 100, or to 50 for .gif; at 15, Atari runs at its
             own speed.
     """
-    if not 0 <= seed < 2**31 or max_steps < 1 or not 1 <= fps <= 100:
-        raise InvalidRequest(
-            f"seed is {seed}, max_steps {max_steps} and fps {fps}; "
-            f"allowed are 0 to 2^31 - 1, 1 or more, and 1 to 100"
-        )
+    check_range("seed", seed, 0)
+    check_range("max-steps", max_steps, 1)
+    check_range("fps", fps, 1, 100)
     _check_film(out, fps)
     check_run(run)
     use_compilation_cache()

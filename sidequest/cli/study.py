@@ -8,7 +8,7 @@ from tyro.conf import Positional
 
 from sidequest.cli.options import (
     Flag,
-    check_seed,
+    check_range,
     option,
     read_count,
     refuse,
@@ -74,9 +74,8 @@ def study(
         return _print_list()
     if dry_run:
         refuse("--dry-run measures on this machine", cluster=cluster)
-    if seeds is not None and not 1 <= seeds <= 10_000:
-        raise InvalidRequest(f"--seeds is {seeds}; it is 1 to 10000")
-    check_seed(seed or 0)
+    check_range("seeds", seeds, 1, 10_000)
+    check_range("seed", seed, 0)
     budget = None if frames is None else read_count(frames, "--frames")
     chosen = narrow(find(name), games, variants, seeds, seed, budget)
     jobs_of(chosen)  # refuses settings that do not fit the games

@@ -28,6 +28,7 @@ from sidequest.switching.metacontroller import UPDATE_CHUNK, Episodes
 from sidequest.switching.variants import parse
 from sidequest.types import Timestep
 from tests.agent.batches import unroll_one
+from tests.runs.left import make_q_function
 
 VARIANT = parse("XU-intra(10,informed,p*,X)")
 GROUPS, SIZE, LENGTH = 3, 2, 8
