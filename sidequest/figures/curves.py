@@ -5,7 +5,7 @@ that compare one choice: the informed triggers (figure 8), off-policy correction
 and the explore modes (figure 16).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
@@ -19,6 +19,7 @@ from matplotlib.ticker import MaxNLocator
 from sidequest.figures import statistics, style
 from sidequest.figures.data import Plot, Records, arrange, distinct, groups, of_runs
 from sidequest.figures.pairs import modes_in, representatives
+from sidequest.figures.statistics import Interval, Scale
 from sidequest.switching.variants import MODES
 
 _COLUMNS = 4
@@ -217,6 +218,27 @@ def final_scores(
     return {game: runs.filter(game=game)["score"].to_numpy() for game in games}
 
 
+def _average(
+    curves: pl.DataFrame, runs: pl.DataFrame, scale: Scale, function: Callable
+) -> tuple[np.ndarray, np.ndarray, Interval, list[float]]:
+    """Returns a statistic over games of one variant's scores, from its curves and runs.
+
+    Shares of the budget, the statistic there, at the end, and there of each seed alone.
+    """
+    games = distinct(runs, "game")
+    wide = curves.pivot("run", index="share", values="return").drop_nulls()
+    numbers = {game: runs.filter(game=game)["run"] for game in games}
+    returns = {game: wide.select(map(str, own)).to_numpy() for game, own in numbers.items()}
+    curve = np.asarray(function(scale.apply_all(returns)))
+    finals = scale.apply_all(final_scores(runs, games))
+    score = statistics.bootstrap(np.random.default_rng(0), function, finals)
+    seeds = [
+        float(function([scores[[k]] for scores in finals]))
+        for k in range(min(map(len, finals)))
+    ]
+    return wide["share"].to_numpy(), curve, score, seeds
+
+
 def aggregate(records: Records) -> Plot | None:
     """Plots mean and median over games, a panel for each explore mode (figure 3).
 
@@ -246,27 +268,17 @@ def aggregate(records: Records) -> Plot | None:
 
     def draw(axes: Axes, panel: tuple[str, str]) -> None:
         mode, name = panel
-        function, shown = functions[name], runs.filter(mode=mode).sort("seed")
-        lines = groups(_bin_curves(records, runs.filter(mode=mode)), "variant")
-        for line, place in zip(lines, _end_places(axes, 100, len(lines)), strict=True):
-            variant = line["variant"][0]
-            own = shown.filter(variant=variant)
-            wide = line.pivot("run", index="share", values="return").drop_nulls()
-            returns = {
-                game: wide.select(map(str, own.filter(game=game)["run"])).to_numpy()
-                for game in games[mode]
-            }
+        curves = groups(_bin_curves(records, runs.filter(mode=mode)), "variant")
+        for own, place in zip(curves, _end_places(axes, 100, len(curves)), strict=True):
+            variant = own["variant"][0]
+            shown = runs.filter(variant=variant).sort("seed")
+            share, curve, score, seeds = _average(own, shown, scale, functions[name])
             look = style.look(variant).line
-            mean = np.asarray(function(scale.apply_all(returns)))
-            _draw_line(axes, 100 * wide["share"].to_numpy(), mean, label=variant, **look)
-            finals = scale.apply_all(final_scores(own, games[mode]))
-            score = statistics.bootstrap(np.random.default_rng(0), function, finals)
-            number = min(map(len, finals))
-            seeds = [float(function([one[[k]] for one in finals])) for k in range(number)]
+            _draw_line(axes, 100 * share, curve, label=variant, **look)
             style.draw_seeds(axes, place, seeds, variant, middle=score.value)
             row = {"variant": variant, "statistic": name, "score": score.value}
             row |= {"95% from": score.low, "95% to": score.high}
-            rows.append({**row, "games": len(games[mode]), "seeds": number})
+            rows.append({**row, "games": len(games[mode]), "seeds": len(seeds)})
         axes.set_xlabel("% of the budget")
         axes.set_title(f"{mode}  {name}" if len(games[mode]) > 1 else f"{mode}")
         style.show_zero(axes)

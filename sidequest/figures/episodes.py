@@ -8,7 +8,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from sidequest.figures import pairs, style
+from sidequest.figures import illustrations, pairs, style
 from sidequest.figures.curves import draw_curves
 from sidequest.figures.data import (
     Plot,
@@ -19,13 +19,6 @@ from sidequest.figures.data import (
     groups,
     of_runs,
     read_traces,
-)
-from sidequest.figures.illustrations import (
-    Row,
-    Strip,
-    draw_granularities,
-    draw_strip,
-    last_steps,
 )
 
 _EPISODES = 15
@@ -61,9 +54,9 @@ def granularities(records: Records) -> Plot | None:
         later = pl.col("length").cum_sum(reverse=True) - pl.col("length")
         newest = episodes.filter(variant=name).filter(later < steps)
         modes = read_traces(records, newest, "modes")["modes"].to_list()
-        strip = last_steps(_make_strip(modes), steps)
-        rows.append(Row(style.look(name).letter, name, strip))
-    figure = draw_granularities(rows, typical)
+        strip = illustrations.last_steps(_make_strip(modes), steps)
+        rows.append(illustrations.Row(style.look(name).letter, name, strip))
+    figure = illustrations.draw_granularities(rows, typical)
     game = episodes["game"][0]
     note = f"{game}: the last recorded episodes of one seed; the first shown may be cut."
     figure.text(0.035, 0.02, style.plain(note), size=style.SMALL, color=style.NOTE)
@@ -105,12 +98,12 @@ def _typical_length(episodes: pl.DataFrame) -> int:
     return int(medians["length"].to_numpy().max())
 
 
-def _make_strip(episodes: Sequence[str]) -> Strip:
+def _make_strip(episodes: Sequence[str]) -> illustrations.Strip:
     """Returns episodes one after the other, as strips are drawn from."""
     modes = np.array([letter == "X" for letter in "".join(episodes)], bool)
     first = np.zeros(len(modes), bool)
     first[np.cumsum([0, *map(len, episodes[:-1])])] = True
-    return Strip(modes, first)
+    return illustrations.Strip(modes, first)
 
 
 def blind_and_informed(records: Records) -> Plot | None:
@@ -239,7 +232,7 @@ def _draw_episodes(axes: Axes, episodes: Sequence[str], longest: int = _LONGEST)
     """Draws one row an episode, first at the top; x is the step within the episode."""
     shown = [modes[:longest] for modes in episodes]
     for row, modes in enumerate(shown):
-        draw_strip(axes, _make_strip([modes]), row)
+        illustrations.draw_strip(axes, _make_strip([modes]), row)
     axes.set_xlim(0, max(map(len, shown), default=1))
     axes.set_ylim(_EPISODES - 0.4, -0.6)
     axes.set_yticks([])
