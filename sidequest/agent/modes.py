@@ -79,15 +79,9 @@ def make_heads(
     cut_traces: bool | None = None,
     episodic_novelty: bool = True,
 ) -> tuple[Head, ...]:
-    """Returns the heads of a run, the extrinsic one first and always present.
-
-    Args:
-        names: Heads of the table above, in any order.
-        discount: Of all heads but the short one.
-        cut_traces: For all heads. By default as in the paper: only where there is an
-            intrinsic head (appendix A.4), else "off-policy corrections: none".
-        episodic_novelty: Whether intrinsic returns end with the episode.
-    """
+    """Returns the heads of a run, the extrinsic one first and always present. Traces are
+    cut by default as in the paper: only where there is an intrinsic head (appendix A.4),
+    else "off-policy corrections: none"."""
     wanted = {"extrinsic", *names}
     if not wanted <= set(_HEADS):
         raise ValueError(f"heads {sorted(wanted - set(_HEADS))}; there are only {_HEADS}")

@@ -98,10 +98,6 @@ def unroll_lstm(
     skip theirs, and because JAX would add up the gradient of U step by step, in that dtype:
     here it is one product of all steps, sum_t h_t^T d_t with d_t the gradient at the gates,
     added up in float32.
-
-    Args:
-        unroll_steps: Steps in one iteration of the loop.
-        states: [K, *batch], like the states that are returned.
     """
     return _unroll_forward(unroll_steps, recurrent, projections, is_first, states)[0]
 
@@ -361,10 +357,7 @@ def unroll_together(
 
     Equal to K x N x T calls of `QFunction.step`, except that only the first network has a
     gradient. All LSTMs advance in one loop; all else is done for all steps at once.
-
-    Args:
-        inputs: [N, T].
-        states: [K, N], like the states that are returned.
+    States are [K, N].
     """
     networks = networks[0], *lax.stop_gradient(tuple(networks[1:]))
 

@@ -135,11 +135,10 @@ def newest(
     run: Mapping[str, Any] | None = None,
     **how: Any,
 ) -> Snapshot | None:
-    """Returns the newest good checkpoint of a run, or None.
+    """Returns the newest good checkpoint of a run, or None; `say` gets a line for each
+    damaged one.
 
     Args:
-        state_spec: The structure of the state.
-        say: Is called with a line for each damaged checkpoint.
         run: The identity that the checkpoint must have.
         how: Goes to `restore`.
     """

@@ -102,12 +102,8 @@ class ProgressMeter:
         updates: int,
         replay_fill: float,
     ) -> Progress:
-        """Returns the progress after a chunk that took `seconds`.
-
-        Args:
-            rows: New rows of each run, by table.
-            new_frames: Frames of each run in this chunk; `frames` and `updates` are so far.
-        """
+        """Returns the progress after a chunk that took `seconds` and gave each run these
+        rows, by table. `new_frames` are of this chunk, `frames` and `updates` so far."""
         for run, own in enumerate(rows):
             self._episodes[run].extend(own.get("episodes", ()))
             if returns := [row["return"] for row in own.get("evaluations", ())]:

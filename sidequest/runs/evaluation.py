@@ -135,11 +135,8 @@ class GreedyScores:
         self._began = np.full(emulators, -1)  # before its first episode
 
     def count(self, timestep: Timestep, blocks: int = 0) -> dict[int, GreedyEpisode]:
-        """Counts one step of every emulator; returns episodes that ended, by emulator.
-
-        Args:
-            blocks: Blocks of training that are complete.
-        """
+        """Counts one step of every emulator, after so many blocks of training; returns
+        episodes that ended, by emulator."""
         scores, is_first = self._scores.after(timestep), timestep.is_first
         ended = {
             int(i): GreedyEpisode(

@@ -230,12 +230,8 @@ def step_group(
     actors: Packed,
     block: _Collected,
 ) -> tuple[Int[Array, "size"], Packed, _Collected]:
-    """Acts on the timesteps of the next group [size], and puts them into the block.
-
-    Args:
-        arrived: Frames and the rest, as packed by `pack_timestep`.
-        actors: The states of all environments [B].
-    """
+    """Acts on the timesteps of the next group [size], and puts them into the block; actors
+    are those of all environments [B]."""
     timesteps = unpack_timestep(*arrived)
     key = jax.random.fold_in(key, GROUP_STEPS)
     size = agent.streams // groups

@@ -35,10 +35,8 @@ class StopSignal:
     """Notes signals while it is open; training polls `requested` between blocks."""
 
     def __init__(self, say: Callable[[str], None] | None = None):
-        """Args:
-        say: Shows that the first signal was received, called from a thread. A display
-            that redraws its lines would write over what others print.
-        """
+        """Takes a function that shows, from a thread, that the first signal was received: a
+        display that redraws its lines would write over what others print."""
         self.requested: str | None = None
         """Name of the signal that arrived, if one did."""
         self._say = say or write_stderr

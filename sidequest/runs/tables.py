@@ -47,10 +47,8 @@ class RunLog:
         frames_per_step: int,
         trace_interval: int,
     ):
-        """Args:
-        frames_per_step: Frames of a step of all environments together.
-        trace_interval: Frames between two episodes in the table `traces`.
-        """
+        """Takes the frames of a step of all environments together, and those between two
+        episodes in the table `traces`."""
         self._bandits, self._heads = variant.bandits(arms), heads
         self._frames_per_step = frames_per_step
         self.traces = _TraceSampler(trace_interval)
