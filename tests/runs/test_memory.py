@@ -145,6 +145,7 @@ STATE = made_of(RunState, learner=gigabytes(1), replay=REPLAY)
 def give(monkeypatch, host, device=None):
     monkeypatch.setattr(memory, "_free_on_host", lambda: host)
     monkeypatch.setattr(memory, "_free_on_device", lambda: device)
+    monkeypatch.setattr(memory, "_own_memory", lambda: GB // 10)
 
 
 def refusal(runs=3, **more) -> str:
@@ -157,34 +158,42 @@ def accept(runs=3, **more):
     refuse_too_large(STATE, runs, **more)
 
 
-def test_on_a_cpu_a_checkpoint_is_a_second_copy(monkeypatch):
-    give(monkeypatch, 24 * GB)
-    accept()  # 3 x 4 GB, twice
+def test_on_a_cpu_work_and_checkpoints_are_copies_and_compiling_takes_a_gigabyte(
+    monkeypatch,
+):
+    give(monkeypatch, 37 * GB)
+    accept()  # 3 x 4 GB, thrice, and 1
     give(monkeypatch, None)
     accept()  # nobody reports what is free
-    give(monkeypatch, 18 * GB)
+    give(monkeypatch, 25 * GB)
     assert refusal() == (
-        "3 runs need 24.0 GB or more (replay takes 3.0 GB of each), and 18.0 GB of memory "
+        "3 runs need 37.0 GB or more (replay takes 3.0 GB of each), and 25.0 GB of memory "
         "are free; 2 at a time would fit"
     )
-    give(monkeypatch, 6 * GB)
+    accept(2)
+    give(monkeypatch, 7 * GB)
     assert refusal(1) == (
-        "this run needs 8.0 GB or more (replay takes 3.0 GB), and 6.0 GB of memory are "
+        "this run needs 13.0 GB or more (replay takes 3.0 GB), and 7.0 GB of memory are "
         "free; use less --replay-memory or replay.capacity"
     )
-    accept(1, host_copy=2 * GB)
+    accept(1, host_copy=2 * GB)  # 4 GB, 2 and 1
+    give(monkeypatch, GB)
+    assert refusal(1).endswith("1.0 GB of memory are free; compiling alone takes 1.0 GB")
+    give(monkeypatch, 12 * GB)
+    monkeypatch.setattr(memory, "_own_memory", lambda: 2 * GB)
+    accept(1)  # the process has compiled before
 
 
 def test_on_an_accelerator_copies_are_on_the_host(monkeypatch):
-    give(monkeypatch, host=12 * GB, device=12 * GB)
+    give(monkeypatch, host=13 * GB, device=12 * GB)
     accept()
-    give(monkeypatch, host=12 * GB, device=11 * GB)
+    give(monkeypatch, host=13 * GB, device=11 * GB)
     assert "12.0 GB or more" in refusal()
     assert "11.0 GB of a device's memory are free; 2 at a time would fit" in refusal()
-    give(monkeypatch, host=11 * GB, device=12 * GB)
-    assert "11.0 GB of memory for checkpoints are free; 2 at a time" in refusal()
+    give(monkeypatch, host=12 * GB, device=12 * GB)
+    assert "12.0 GB of memory for checkpoints are free; 2 at a time" in refusal()
     # Three devices have one run each.
-    give(monkeypatch, host=12 * GB, device=4 * GB)
+    give(monkeypatch, host=13 * GB, device=4 * GB)
     accept(devices=3)
 
 
