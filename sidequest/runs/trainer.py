@@ -195,7 +195,7 @@ def _make_programs(
     game = registry.make(runs[0].game, config.environment.sticky_actions)
     try:
         if isinstance(game, CompiledEnvironment):
-            return [(_compile_program(game, group), group) for group in groups.values()]
+            return [(_compiled_program(game, group), group) for group in groups.values()]
         memory = replay_memory(config, game.spec, variants, runs[0].memory)
         return [
             (_hosted_program(game, group, memory, display), group)
@@ -205,7 +205,7 @@ def _make_programs(
         raise ConfigError(str(error)) from error
 
 
-def _compile_program(game: CompiledEnvironment, runs: Sequence[RunSpec]) -> _Program:
+def _compiled_program(game: CompiledEnvironment, runs: Sequence[RunSpec]) -> _Program:
     variants = [spec.variant for spec in runs]
     agent = build_agent(runs[0].config, game.spec, variants)
     state = ondevice.state_spec(agent, game, variants[0])
