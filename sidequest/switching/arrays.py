@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 
 # Constants without axes cost NumPy half as much as plain numbers do.
-ZERO, ONE, NAN = (np.array(number, np.float32) for number in (0.0, 1.0, np.nan))
+ZERO, ONE, NAN, INFINITY = (
+    np.array(number, np.float32) for number in (0.0, 1.0, np.nan, np.inf)
+)
 ONE_STEP, FALSE = np.array(1, np.int32), np.array(False)
 _BIG = 64  # rows of a table that NumPy updates in place
 _NUMPY = (np.ndarray, np.generic, float, int, bool)
@@ -66,7 +68,7 @@ def _copy_back(where: Any, new: Any, old: Any) -> None:
     for one, other in zip(new, old, strict=True):
         if isinstance(one, tuple):
             _copy_back(where, one, other)
-        elif one.shape == where.shape:
+        elif one.ndim == 1:
             np.putmask(one, where, other)
         elif one is not other:  # else it is a table that was updated in place
             np.copyto(one, other, where=where)
@@ -100,10 +102,12 @@ def branch(index: Any, branches: Sequence[Callable[..., Any]], *arguments: Any) 
     """Returns what the branch of this index returns; JAX evaluates all of them."""
     if isinstance(index, _NUMPY):
         return branches[int(index)](*arguments)
-    xp, result = namespace(index), branches[0](*arguments)
-    for number, other in enumerate(branches[1:], start=1):
-        result = xp.where(index == number, other(*arguments), result)
-    return result
+    xp, results = namespace(index), [each(*arguments) for each in branches]
+    chosen = results[0]
+    for number in range(1, len(results)):
+        here = index == number
+        chosen = tree_map(functools.partial(xp.where, here), results[number], chosen)
+    return chosen
 
 
 def update_if_any(where: Any, update: Callable[[Any], Any], state: Any) -> Any:
@@ -187,15 +191,13 @@ def push(window: Any, newest: Any) -> Any:
 
 
 def add_columns(tables: Any, where: Any, index: Any, rows: Any) -> Any:
-    """Adds rows to tables at each marked environment's index; NumPy does so in place.
-
-    `index` and `rows` are made of `columns`.
-    """
+    """Adds rows to tables at each marked environment's index; NumPy does so in place."""
     xp = namespace(where)
     if xp is np:
         kept = where.nonzero()[0]
+        place = (index[kept], kept)
         for table, row in zip(tables, rows, strict=True):
-            table[index, kept] += row
+            table[place] += row[kept] if row.ndim else row
         return tables
     place = locate(index, len(tables[0])) & where[None]
     return tuple(

@@ -125,30 +125,24 @@ def make_controller(
         first, arm, before = signals.is_first, state.arm, state.mode
         xp = namespace(uniform, first, before)
         elapsed, starts = state.elapsed.astype(np.float32), may_hold(first)
-        probability = xp.where(
-            before,
-            branch(arm.explore.kind, _BLIND, arm.explore.amount, elapsed),
-            branch(arm.exploit.kind, _BLIND, arm.exploit.amount, elapsed),
-        )
+        exploit = branch(arm.exploit.kind, _ENDINGS, arm.exploit.amount, elapsed, ~before)
+        explore = branch(arm.explore.kind, _ENDINGS, arm.explore.amount, elapsed, before)
+        probability = exploit[0] + explore[0]
         if sources:
             x, ready, memories = _read(sources, signals, state)
-            informed = ready & (
-                branch(arm.explore.kind, _ASKS, before)
-                | branch(arm.exploit.kind, _ASKS, ~before)
-            )
+            informed = ready & (exploit[1] | explore[1])
             # A signal that is not finite is ignored: it would spoil the averages for good.
             if not surely_below(math.inf, x):
-                informed = informed & xp.isfinite(x)
+                finite = xp.isfinite(x)
+                informed, x = informed & finite, xp.where(finite, x, ZERO)
             homeostat = state.homeostat
             if starts:
                 informed = informed & ~first
                 homeostat = homeostasis.turn_to(arm.decade, homeostat)
             # The averages outlive the episode, and include only steps with a decision.
-            # Its target rate is that of exploit periods: explore periods have none, or
-            # the same.
-            homeostat = homeostasis.observe(
-                x, arm.exploit.amount, homeostat, rule, informed
-            )
+            # Explore periods have no target rate, or that of exploit periods.
+            rate = arm.exploit.amount
+            homeostat = homeostasis.observe(x, rate, homeostat, rule, informed)
             signal = xp.where(informed, x, NAN)
             probability = overwrite(probability, informed, homeostat.probability)
         else:
@@ -166,16 +160,28 @@ def make_controller(
     return Controller(init, step)
 
 
-# The probability that a blind ending ends a period of so many steps, by its kind; the last
-# one is for informed endings, which ask homeostasis.
-_BLIND: tuple[Callable[..., Any], ...] = (
-    lambda amount, elapsed: ZERO,
-    lambda amount, elapsed: (elapsed >= amount).astype(np.float32),
-    lambda amount, elapsed: amount,
-    lambda amount, elapsed: ZERO,
-)
-# Of the environments in this mode, those whose ending is informed.
-_ASKS: tuple[Callable[..., Any], ...] = (*[lambda marks: FALSE] * 3, lambda marks: marks)
+def _never(amount: Any, elapsed: Any, marks: Any) -> tuple[Any, Any]:
+    del elapsed, marks
+    return amount * ZERO, FALSE
+
+
+def _counter(amount: Any, elapsed: Any, marks: Any) -> tuple[Any, Any]:
+    return ((elapsed >= amount) & marks).astype(np.float32), FALSE
+
+
+def _coin(amount: Any, elapsed: Any, marks: Any) -> tuple[Any, Any]:
+    del elapsed
+    return amount * marks, FALSE
+
+
+def _informed(amount: Any, elapsed: Any, marks: Any) -> tuple[Any, Any]:
+    del elapsed
+    return amount * ZERO, marks
+
+
+_ENDINGS = (_never, _counter, _coin, _informed)
+"""By the kind of an ending: (its amount, steps of the period, marks of the mode) ->
+(probability that the period ends, if that is blind; where homeostasis is to be asked)."""
 
 
 def _read(

@@ -41,10 +41,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from sidequest.switching.arrays import (
+    FALSE,
+    INFINITY,
     ONE,
     ONE_STEP,
     ZERO,
-    choose,
     locate,
     may_hold,
     namespace,
@@ -92,7 +93,7 @@ class HomeostasisState(NamedTuple):
     scale: Scale
     """That of the present decade of rates."""
     probability: Float[AnyArray, "*B"]
-    """Probability of the last decision."""
+    """Probability of a switch, from the last signal."""
     decade: Int[AnyArray, "*B"]
     """The present one."""
     scales: Scale
@@ -152,31 +153,39 @@ def observe(
 ) -> HomeostasisState:
     """Takes in one signal without drawing; the state holds the probability of a switch.
 
-    The rate is of the state's present decade. Where not marked the state stays.
+    The rate is of the state's present decade. Where not marked the averages stay, and the
+    signal is any finite number.
     """
-    xp, scale = namespace(signal, state.mean), state.scale
-    seen, count, longest = state.seen + ONE_STEP, scale.count + ONE_STEP, _HORIZON / rate
+    xp, scale, longest = namespace(signal, state.mean), state.scale, _HORIZON / rate
+    counted, skipped = (ONE_STEP, FALSE) if where is None else (where, ~where)
     # The mean and the variance have seen all signals, a scale those of its decade.
+    seen, count = state.seen + counted, scale.count + counted
     tau = xp.minimum(seen.astype(np.float32), longest)
+    scale_tau = xp.minimum(count.astype(np.float32), longest)
+    if skips := may_hold(skipped):  # an average stays if its time-scale is infinite
+        tau = overwrite(tau, skipped, INFINITY)
+        scale_tau = overwrite(scale_tau, skipped, INFINITY)
     if not surely_below(_HUGE, signal):
         signal = xp.clip(signal, -_HUGE, _HUGE)
     mean = state.mean + (signal - state.mean) / tau
     error = signal - mean
+    if skips:
+        error = overwrite(error, skipped, ZERO)
     variance = state.variance + (error * error - state.variance) / tau
     flat, divisor = variance <= _FLAT * (mean * mean), variance
     if may_hold(flat):
         error, divisor = error * ~flat, variance + flat
     z = error / xp.sqrt(divisor)
-    tau = xp.minimum(count.astype(np.float32), longest)
     decide = _RULES.get(rule) or find_rule(rule)
-    change, probability, gain = decide(xp, z - scale.log, rate, tau, count, scale.gain)
+    change, probability, gain = decide(
+        xp, z - scale.log, rate, scale_tau, count, scale.gain
+    )
+    if skips:
+        gain = overwrite(gain, skipped, scale.gain)
     # `change` is formed apart: added term by term to the log, its small parts would
     # drown in float32 when tau is 10^6.
     scale = Scale(count, scale.log + change, gain)
-    new = (seen, mean, variance, scale, probability)
-    if where is not None:
-        new = choose(where, new, state[:5])
-    return HomeostasisState(*new, decade=state.decade, scales=state.scales)
+    return HomeostasisState(seen, mean, variance, scale, probability, *state[5:])
 
 
 def decade_of(rate: Float[AnyArray, "*B"]) -> Int[AnyArray, "*B"]:

@@ -24,7 +24,6 @@ from sidequest.switching.arrays import (
     ONE_STEP,
     add_columns,
     clear,
-    columns,
     may_hold,
     namespace,
     pick,
@@ -107,14 +106,8 @@ def step(mode: Mode, is_first: Bool[AnyArray, "*B"], state: PeriodsState) -> Per
     open_length = (state.open_length + ONE_STEP) * mode
     closes = open_length < state.open_length
     counts, sums = _insert(state.counts, state.sums, state.open_length, closes)
-    return PeriodsState(
-        steps=state.steps + ONE_STEP,
-        explored=state.explored + mode,
-        open_length=open_length,
-        started_exploring=state.started_exploring,
-        counts=counts,
-        sums=sums,
-    )
+    steps, explored = state.steps + ONE_STEP, state.explored + mode
+    return PeriodsState(steps, explored, open_length, state.started_exploring, counts, sums)
 
 
 def summary(state: PeriodsState) -> PeriodStats:
@@ -159,7 +152,6 @@ def _insert(
     if not may_hold(happens):
         return counts, sums
     xp = namespace(happens)
-    length = columns(happens, length)[1]
     if xp is np:
         index = _bin_table().take(np.minimum(length, _LONGEST))
     else:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sidequest.switching import homeostasis, reports
-from sidequest.switching.arrays import ONE_STEP, ZERO, surely_below, tree_map
+from sidequest.switching.arrays import ONE_STEP, ZERO, tree_map
 from sidequest.switching.bandits import Bandit, WindowState, proportional
 from sidequest.switching.metacontroller import DIMENSIONS, Arms, name_arms
 from sidequest.switching.switch import (
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _VERSION = 3  # of `Switch.state_dict`
 _SPAWN = 0x51DE
 _KEPT = 1_000  # steps that `Switch.plot` can show
+_BOOL, _FLOAT = np.dtype(bool), np.dtype(np.float32)
 _GIVEN = ("value", "action_mismatch", "value_variance", "novelty")
 _AUTORESETS = {"nextstep": "is_last", "samestep": "is_first"}
 # Arrays of a saved state, by the beginnings of their names.
@@ -101,7 +102,10 @@ class Switch:
         self._rng = np.random.default_rng(seeds)
         self._false = np.zeros(self.streams, bool)
         self._steps = 0
-        self._shapes = ((), (self.streams,))
+        self._begins = True  # whether any of `state.begins` holds
+        self._discount: tuple[Any, Any] = (None, None)  # the last one, and its array
+        self._shape = (self.streams,)
+        self._uniforms = np.zeros((UNIFORMS, self.streams), np.float32)
         # Of the last steps, for `plot`.
         self._explored, self._started = np.zeros((2, _KEPT, self.streams), bool)
 
@@ -139,28 +143,36 @@ class Switch:
             if given[place] is None:
                 name = _GIVEN[place]
                 raise ValueError(f"{self.variant} needs {name}: pass {name}=...")
-        state, size = self._state, self.streams
+        state = self._state
         with np.errstate(all="ignore"):
-            row = self._row("discount", discount)
-            low, high = (row.min(), row.max()) if row.ndim else (float(row),) * 2
-            if not (0 <= low and high <= 1):
-                raise ValueError(f"discount is {discount}; it is 0 to 1")
+            if not (type(discount) is float and discount is self._discount[0]):
+                self._discount = (discount, self._discounts(discount))
             first, last = self._marks("is_first", is_first), None
             if is_last is not False:
                 last = self._marks("is_last", is_last).copy()  # the state keeps it
                 last = last if np.count_nonzero(last) else None
             signals = Signals(
-                first, self._row("reward", reward), row, *map(self._row, _GIVEN, given)
+                first,
+                self._row("reward", reward),
+                self._discount[1],
+                *map(self._row, _GIVEN, given),
             )
             # Without an episode's start no arm is drawn.
-            starts = np.count_nonzero(first | state.begins) > 0
-            uniforms = self._rng.random((UNIFORMS if starts else 1, size), np.float32)
+            starts = self._begins or bool(np.count_nonzero(first))
+            uniforms = self._uniforms if starts else self._uniforms[:1]
+            self._rng.random(None, np.float32, uniforms)
             modes, state = self._functions.step(state, uniforms, signals, last)
         place = self._steps % _KEPT
         self._explored[place] = modes
         self._started[place] = starts and state.periods.steps == ONE_STEP
-        self._state, self._steps = state, self._steps + 1
+        self._state, self._steps, self._begins = state, self._steps + 1, last is not None
         return modes.copy()
+
+    def _discounts(self, data: ArrayLike) -> Float[np.ndarray, "*B"]:
+        row = self._row("discount", data)
+        if not (0 <= row.min() and row.max() <= 1):
+            raise ValueError(f"discount is {data}; it is 0 to 1")
+        return row
 
     def _row(self, name: str, data: ArrayLike | None) -> Float[np.ndarray, "*B"]:
         """Returns finite numbers: one an environment, or one for all."""
@@ -168,27 +180,30 @@ class Switch:
             return ZERO
         if type(data) is float and abs(data) < LARGEST:
             return np.array(data, np.float32)
-        row = self._array(name, data).astype(np.float32, copy=False)
-        if not surely_below(math.inf, row) and not np.isfinite(row).all():
+        row = self._array(name, data, _FLOAT)
+        # Their squares add up to a finite number, or they are looked at one by one.
+        if not math.isfinite(row.dot(row)) and not np.isfinite(row).all():
             raise ValueError(f"{name} holds a number that is not finite: {data}")
         return row
 
     def _marks(self, name: str, data: ArrayLike) -> Bool[np.ndarray, "B"]:
         if data is False:
             return self._false
-        marks = self._array(name, data).astype(bool, copy=False)
+        marks = self._array(name, data, _BOOL)
         return marks if marks.ndim else np.full(self.streams, marks)
 
-    def _array(self, name: str, data: ArrayLike) -> np.ndarray:
+    def _array(self, name: str, data: Any, dtype: np.dtype) -> np.ndarray:
+        if type(data) is np.ndarray and data.dtype is dtype and data.shape == self._shape:
+            return data
         array = np.asarray(data)
         if array.dtype.kind not in "biuf":
             raise ValueError(f"{name} holds {array.dtype}; it is numbers or booleans")
-        if array.shape not in self._shapes:
+        if array.shape not in ((), self._shape):
             raise ValueError(
                 f"{name} has the shape {array.shape}; expected one number, "
                 f"or one for each of the {self.streams} streams"
             )
-        return array
+        return array.astype(dtype, copy=False)
 
     @property
     def modes(self) -> Bool[np.ndarray, "B"]:
@@ -264,6 +279,7 @@ class Switch:
                 f"saved state: random or steps cannot be used: {error}"
             ) from None
         self._state, self._rng, self._steps = state, rng, steps
+        self._begins = bool(state.begins.any())
         self._explored[:] = self._started[:] = False
 
     def _identity(self) -> dict[str, Any]:

@@ -153,11 +153,15 @@ def _join(
         signals: Signals,
         is_last: Bool[AnyArray, "B"] | None = None,
     ) -> tuple[Mode, SwitchState]:
-        first = signals.is_first | state.begins
+        first, begins = signals.is_first, state.begins
+        if may_hold(begins):
+            first = first | begins
         if is_last is not None:
             first = first & ~is_last
+        if first is not signals.is_first:
+            signals = signals._replace(is_first=first)
         # The reward that arrives with a first observation belongs to the episode before.
-        returns, begins = state.returns + signals.reward, state.begins
+        returns = state.returns + signals.reward
         if may_hold(first):
             state = update_if_any(
                 first,
@@ -167,9 +171,7 @@ def _join(
             xp = namespace(first, returns)
             returns, begins = xp.where(first, ZERO, returns), begins & ~first
         before = state.controllers
-        modes, controllers = controller.step(
-            uniforms[0], Signals(first, *signals[1:]), before
-        )
+        modes, controllers = controller.step(uniforms[0], signals, before)
         if is_last is None:
             counted = periods.step(modes, first, state.periods)
         else:
@@ -179,7 +181,17 @@ def _join(
             counted = periods.step(modes, first, state.periods)
             counted = choose(plays, counted, state.periods)
         return modes, SwitchState(
-            controllers, state.choices, returns, counted, begins, *state[5:]
+            controllers,
+            state.choices,
+            returns,
+            counted,
+            begins,
+            state.meta,
+            state.arms,
+            state.finished,
+            state.waiting,
+            state.sums,
+            state.counts,
         )
 
     def start_episodes(

@@ -88,12 +88,9 @@ def value_promise(
         age, first = state.age, signals.is_first
         if may_hold(first):
             age = age * ~first
-        window = PromiseState(
-            values=push(state.values, signals.value),
-            returns=push(returns, ZERO),
-            discounts=push(discounts, ONE),
-            age=age + ONE_STEP,
-        )
+        values = push(state.values, signals.value)
+        returns, discounts = push(returns, ZERO), push(discounts, ONE)
+        window = PromiseState(values, returns, discounts, age + ONE_STEP)
         return gap, age >= enough, window
 
     return Signal(init, step)
