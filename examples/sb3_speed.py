@@ -7,6 +7,7 @@ Run it with: python examples/sb3_speed.py [--env-id ID] [--envs N] [--rounds N]
 
 import argparse
 import time
+from statistics import median
 
 import torch
 from stable_baselines3 import DQN
@@ -58,10 +59,11 @@ def main():
                 start = time.process_time()
                 model.learn(FRAMES, log_interval=None, reset_num_timesteps=False)
                 seconds[name].append(time.process_time() - start)
-        plain = min(seconds["epsilon-greedy"])  # of the round least disturbed
         for name, taken in seconds.items():
-            speed = FRAMES / min(taken)
-            print(f"  {name:30s} {speed:8.0f} frames/s  {plain / min(taken) - 1:+.0%}")
+            pairs = zip(seconds["epsilon-greedy"], taken, strict=True)
+            change = median(plain / own for plain, own in pairs) - 1  # within a round
+            speed = FRAMES / median(taken)
+            print(f"  {name:30s} {speed:8.0f} frames/s  {change:+.1%}")
 
 
 if __name__ == "__main__":
