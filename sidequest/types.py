@@ -52,7 +52,7 @@ class Signals(NamedTuple):
     value_variance: Float[AnyArray, "*B"] = 0.0
     """How much two heads disagree about the values."""
     novelty: Float[AnyArray, "*B"] = 0.0
-    """Intrinsic reward of this observation."""
+    """Intrinsic reward of this observation, for callers of `Switch`; the agent gives 0."""
 
 
 class Timestep(NamedTuple):

@@ -48,7 +48,7 @@ class Skipped(NamedTuple):
 
     total: Int[Array, ""]
     in_a_row: Int[Array, ""]
-    """Up to the newest update."""
+    """Updates skipped without a break, up to the newest one."""
     most_in_a_row: Int[Array, ""]
 
     def count(self, finite: Bool[Array, ""]) -> "Skipped":
@@ -62,16 +62,16 @@ class LearnerState(NamedTuple):
     network: RecurrentQNetwork
     target: RecurrentQNetwork
     normalisation: Normalisation
-    """Of both networks, as of the newest update."""
+    """Normalisation of both networks, as of the newest update."""
     optimiser: Any
     scales: ReturnStatistics
     observations: Moments
-    """Of each input of the torso, over sequences replayed so far; see
+    """Moments of each input of the torso, over sequences replayed so far; see
     `Rules.normalise_inputs`."""
     rnd: RNDState | None
     """None without an intrinsic head."""
     novelty: Moments
-    """Of recent updates."""
+    """Moments of the novelty in recent updates."""
     updates: Int[Array, ""]
     skipped: Skipped
 

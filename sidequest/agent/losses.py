@@ -129,7 +129,7 @@ class Outputs(NamedTuple):
     errors: Errors
     scale: Float[Array, "H"]
     statistics: ReturnStatistics
-    """Of this batch alone."""
+    """Return statistics of this batch alone."""
     priorities: Float[Array, "N"]
 
 

@@ -38,11 +38,11 @@ from sidequest.types import AnyArray, Key, Mode
 _HEADS = ("extrinsic", "intrinsic", "short", "twin")
 EXPLORE = {
     "XU": (1.0, "extrinsic"),
-    "XI": (0.0, "intrinsic"),
+    "XI": (None, "intrinsic"),
     "XS": (0.4, "extrinsic"),
     "Xγ": (0.0, "short"),
 }
-"""Epsilon and head of the explore modes."""
+"""Epsilon and head of the explore modes; XI's epsilon is a setting."""
 _SOFT_EXPLOIT = 0.1  # epsilon of the exploit mode of XS
 
 
@@ -117,9 +117,8 @@ def modes_of(
     if variant.mode == "XI" and variant.granularity == "step":
         return Modes(behave(0.0, "extrinsic", "intrinsic"), behave(1.0, "extrinsic"))
     exploit = behave(_SOFT_EXPLOIT if variant.mode == "XS" else 0.0, "extrinsic")
-    if variant.mode == "XI":
-        return Modes(exploit, behave(novelty_epsilon, "intrinsic"))
-    return Modes(exploit, behave(*EXPLORE[variant.mode]))
+    epsilon, head = EXPLORE[variant.mode]
+    return Modes(exploit, behave(novelty_epsilon if epsilon is None else epsilon, head))
 
 
 def current(modes: Modes, mode: Mode) -> Behaviour:

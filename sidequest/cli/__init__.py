@@ -74,6 +74,8 @@ def _run(name: str, *options: str) -> int | None:
         _fail(str(missing))
     except SystemExit as ended:  # of tyro, after what it printed
         return int(ended.code or 0)
+    except KeyboardInterrupt:  # of a study whose workers have saved already
+        _exit_at_once()
     except BrokenPipeError:
         return 0  # the reader of the output, such as `head`, has enough
     except SidequestError as error:

@@ -174,10 +174,11 @@ def parse_request(
         if any(setting.startswith("acting.environments=") for setting in set):
             faults.append("--emulators is the setting acting.environments; give one")
         set = (*set, f"acting.environments={emulators}")
-    fitting = "small-frames" if (preset, kind) == ("small", "frames") else preset
-    config = attempt(read_config, fitting, set)
+    if game is not None and kind is not None:
+        preset = attempt(registry.fitting_preset, preset, game) or preset
+    config = attempt(read_config, preset, set)
     if frames is None:
-        frames = "1M" if preset == "small" else "2B"
+        frames = "2B" if preset == "paper" else "1M"
     count = attempt(read_count, frames, "--frames")
     memory = None
     if replay_memory is not None:

@@ -20,6 +20,8 @@ from sidequest.errors import InvalidRequest
 
 Factory: TypeAlias = Callable[[], CompiledEnvironment | HostedGame]
 
+_STICKY_ELSEWHERE = "it starts its own emulators: they are the place for sticky actions"
+
 _STICKY_ACTIONS = {"atari": 0.25, "minatar": 0.1, "minigrid": 0.1, "classic": 0.1}
 """Probability that an action is repeated, by suite. Atari's is the paper's, at every frame:
 8% of the frames that an action lasts show the one before. MinAtar's is the published one;
@@ -58,7 +60,10 @@ def make(
     sticky = resolve_sticky_actions(name, sticky_actions)
     if is_atari(name):
         return atari.make(name, sticky)
-    game = _factories()[name]() if name in _factories() else _make_own(name, sticky)
+    if name not in _factories():
+        game = _make_own(name, sticky)
+    elif isinstance(game := _factories()[name](), HostedGame) and sticky:
+        raise InvalidRequest(f"{name}: {_STICKY_ELSEWHERE}")
     if isinstance(game, CompiledEnvironment):
         return with_sticky_actions(game, sticky)
     return game
@@ -73,6 +78,8 @@ def _make_own(name: str, sticky: float) -> CompiledEnvironment | HostedGame:
             key, action = jax.random.key(0), jnp.int32(0)
             state, _ = jax.eval_shape(made.reset, key)
             jax.eval_shape(made.step, key, state, action)
+        if isinstance(made, HostedGame) and sticky:
+            raise gym.BrokenRule(_STICKY_ELSEWHERE)
         if isinstance(made, CompiledEnvironment | HostedGame):
             return made
         game = gym.make(name, made, sticky)
@@ -140,6 +147,13 @@ def kind(name: str) -> Literal["compiled", "hosted", "frames"]:
         return "compiled"
     shape = game.spec.observation_shape
     return "frames" if len(shape) == 3 and min(shape[:2]) > _LARGEST_GRID else "hosted"
+
+
+def fitting_preset(preset: str, name: str) -> str:
+    """Returns the preset to use on a game; raises `InvalidRequest` if there is none."""
+    if preset == "paper" and kind(name) == "compiled":
+        raise InvalidRequest(f"the paper's settings are for Atari's frames, not for {name}")
+    return "small-frames" if (preset, kind(name)) == ("small", "frames") else preset
 
 
 def is_atari(name: str) -> bool:

@@ -129,7 +129,7 @@ class Agent(NamedTuple):
     batch_size: int
     frames_per_step: int
     novelty_epsilon: float
-    """Of XI's explore mode."""
+    """Epsilon of XI's explore mode."""
 
     @property
     def frames_per_block(self) -> int:

@@ -309,7 +309,7 @@ class CheckpointWriter:
         self._folders, self._every, self._display = folders, every, display
         self._good = [resumed_at] if resumed_at else []
         self._thread: threading.Thread | None = None
-        self._failure: OSError | Damaged | None = None
+        self._failure: Exception | None = None
 
     def __enter__(self) -> "CheckpointWriter":
         return self
@@ -347,7 +347,7 @@ class CheckpointWriter:
         if isinstance(self._failure, OSError):
             raise cannot_write(place, self._failure)
         if self._failure:
-            raise CannotWrite(f"cannot write {place}: {self._failure}")
+            raise CannotWrite(f"cannot write {place}: {self._failure!r}")
 
     def wait(self) -> None:
         """Waits until nothing is being written."""
@@ -364,7 +364,7 @@ class CheckpointWriter:
             for folder, snapshot in snapshots.items():
                 frames = snapshot.frames
                 size += write(folder, snapshot)
-        except (OSError, Damaged) as error:
+        except Exception as error:  # such as no memory: in a thread nobody would see it
             self._report(error)
             return
         self._good = sorted({*self._good, frames})[-KEPT:]
@@ -377,11 +377,14 @@ class CheckpointWriter:
             f"(training paused for {paused:.2f} s)"
         )
 
-    def _report(self, error: OSError | Damaged) -> None:
+    def _report(self, error: Exception) -> None:
         self._failure, kept = error, "there is none yet"
         if self._good:
             kept = f"the checkpoint at {self._good[-1]:,} frames is kept"
-        self._display.say(f"no checkpoint was written: {error}; {kept}, training continues")
+        reason = str(error) or repr(error)
+        self._display.say(
+            f"no checkpoint was written: {reason}; {kept}, training continues"
+        )
 
 
 def portable(tree: _Tree) -> _Tree:

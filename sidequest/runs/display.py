@@ -323,15 +323,20 @@ class GroupDisplay:
     def __init__(self, study: StudyDisplay, label: str, game: str, runs: int, frames: int):
         self.label, self.game, self.runs, self.frames = label, game, runs, frames
         self.text = label
-        self.done = 0
-        """Frames of all its runs so far."""
-        self._resumed_at: int | None = None  # frames of an earlier start, if known
+        # Of each run, by variant and seed: some may be further than others.
+        self._first_seen: dict[tuple[str, int], int] = {}
+        self._frames_done: dict[tuple[str, int], int] = {}
         self._study = study
+
+    @property
+    def done(self) -> int:
+        """Frames of all its runs so far."""
+        return sum(self._frames_done.values())
 
     @property
     def new(self) -> int:
         """Frames of this start."""
-        return self.done - (self._resumed_at or 0)
+        return self.done - sum(self._first_seen.values())
 
     def say(self, text: str) -> None:
         self.text = f"{self.game}: {text}"
@@ -341,9 +346,10 @@ class GroupDisplay:
         self.say(text)
 
     def show(self, progress: Progress) -> None:
-        self.done = min(progress.frames, progress.total) * self.runs
-        if self._resumed_at is None:
-            self._resumed_at = self.done
+        frames = min(progress.frames, progress.total)
+        for run in progress.runs:
+            self._first_seen.setdefault((run.variant, run.seed), frames)
+            self._frames_done[run.variant, run.seed] = frames
         self.text = f"{self.game}: {_in_one_line(progress)}"
         self._study.display.log(f"{self._study} | {self.text}", is_progress=True)
 

@@ -93,9 +93,14 @@ def build_groups(
 
     threads = choose_threads(groups)
     training = build(0, groups=groups, streams=size, seed=seed, threads=threads)
-    (evaluator,) = build(
-        streams, groups=1, streams=evaluators, seed=seed + EVALUATION, threads=2
-    )
+    try:
+        (evaluator,) = build(
+            streams, groups=1, streams=evaluators, seed=seed + EVALUATION, threads=2
+        )
+    except BaseException:
+        for group in training:
+            group.close()
+        raise
     return training, evaluator
 
 

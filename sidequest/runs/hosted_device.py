@@ -136,7 +136,7 @@ class HostedState(NamedTuple):
     """Its environments and timesteps are on the host, so they are empty here."""
     block: _Collected
     playing: _Playing | None
-    """Of the evaluator."""
+    """What the evaluator carries from step to step."""
 
 
 def init_state(agent: Agent, episodes: int, arrays: RunArrays) -> HostedState:

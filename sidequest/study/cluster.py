@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from sidequest.errors import ConfigError, CorruptFile, Interrupted, RunBusy
 from sidequest.records import DIGESTS_FILE, RUN_FILE, TABLES, read_run
-from sidequest.runs.checkpoint import FOLDER, listed
+from sidequest.runs.checkpoint import FOLDER, KEPT, listed
 from sidequest.runs.display import GroupDisplay, Progress
 from sidequest.runs.process import lock_folders
 from sidequest.study.scheduler import Group, Machine, Outcome
@@ -111,12 +111,16 @@ def _install(archive: Path, folder: Path) -> None:
         place.parent.mkdir(exist_ok=True)
         if not place.exists():
             os.rename(path, place)
+    for old in listed(folder)[KEPT:]:
+        shutil.rmtree(old, ignore_errors=True)
     names = [path.name for path in arriving.iterdir() if path.is_file()]
     for name in sorted(names, key=lambda name: (name == RUN_FILE, name == DIGESTS_FILE)):
         os.replace(arriving / name, folder / name)
-    if read_run(folder).get("finished"):  # then tables are Parquet, and nothing resumes
+    run = read_run(folder)
+    if run.get("finished"):  # then tables have their final form, and nothing resumes
         for name in [DIGESTS_FILE, *(f"{table}.jsonl" for table in TABLES)]:
-            (folder / name).unlink(missing_ok=True)
+            if name not in run.get("digests", ()):
+                (folder / name).unlink(missing_ok=True)
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
     shutil.rmtree(arriving)
     archive.unlink()

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sidequest.config import PRESETS, Config, change
 from sidequest.environments import registry
-from sidequest.errors import ConfigError, InvalidRequest, unknown
+from sidequest.errors import InvalidRequest, unknown
 from sidequest.runs.spec import Checkpointing, RunSpec, run_folder
 from sidequest.switching.variants import Variant, parse
 
@@ -111,12 +111,8 @@ def _folder(variant: Variant, game: str, seed: int, settings: Settings) -> Path:
 def _config_for(study: Study, grid: Grid, game: str) -> Config:
     """Returns the settings of a grid's runs: those of the preset for this kind of game,
     raw frames of emulators or small observations, then the study's, then the grid's."""
-    preset = study.preset
-    if preset == "paper" and not registry.is_atari(game):
-        raise ConfigError(f"the paper's settings are for Atari's frames, not for {game}")
-    if preset == "small" and registry.kind(game) == "frames":
-        preset = "small-frames"
-    return change(PRESETS[preset], **dict(study.settings), **dict(grid.settings))
+    preset = PRESETS[registry.fitting_preset(study.preset, game)]
+    return change(preset, **dict(study.settings), **dict(grid.settings))
 
 
 def narrow(

@@ -91,13 +91,13 @@ class HomeostasisState(NamedTuple):
     mean: Float[AnyArray, "*B"]
     variance: Float[AnyArray, "*B"]
     scale: Scale
-    """That of the present decade of rates."""
+    """Scale of the signal at the present decade of rates."""
     probability: Float[AnyArray, "*B"]
     """Probability of a switch, from the last signal."""
     decade: Int[AnyArray, "*B"]
-    """The present one."""
+    """Index of the decade of rates that `scale` belongs to."""
     scales: Scale
-    """Those of all decades [decades *B]; the present one's has to be stored again."""
+    """Scales of all decades [decades *B]; the present one's has to be stored again."""
 
 
 def init() -> HomeostasisState:

@@ -158,7 +158,7 @@ class MetaState(NamedTuple):
     variant: VariantArrays
     bandit: Any
     lengths: Float[AnyArray, "N"]
-    """Of the most recent episodes, newest last; NaN where there was none yet."""
+    """Lengths of the latest episodes, newest last; NaN where there was none yet."""
 
 
 class ArmProbabilities(NamedTuple):

@@ -57,7 +57,7 @@ MODES = {
         "epsilon-greedy actions with epsilon 0.4 (exploiting has epsilon 0.1)"
     ),
     "Xγ": ExploreMode(
-        "the greedy actions of a head with a shorter discount, 0.97", heads=("short",)
+        "the greedy actions of a head with a shorter discount", heads=("short",)
     ),
 }
 TRIGGERS = {

@@ -105,3 +105,20 @@ def test_a_game_of_ones_own(monkeypatch):
         registry.register("minigrid:unlock", lambda: environment)
     with pytest.raises(ValueError, match="suite:game"):
         registry.register("game", lambda: environment)
+
+
+def test_sticky_actions_that_would_not_reach_emulators_are_refused(monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    game = HostedGame(lambda **_: [], registry.make("pong").spec)
+    registry.register("mine:hosted", lambda: game)
+    assert registry.make("mine:hosted") is game
+    with pytest.raises(InvalidRequest, match="mine:hosted: it starts its own emulators"):
+        registry.make("mine:hosted", 0.25)
+
+
+def test_the_papers_settings_are_for_frames():
+    assert registry.fitting_preset("paper", "pong") == "paper"
+    assert registry.fitting_preset("small", "pong") == "small-frames"
+    assert registry.fitting_preset("small", "minatar:breakout") == "small"
+    with pytest.raises(InvalidRequest, match="for Atari's frames, not for minatar:brea"):
+        registry.fitting_preset("paper", "minatar:breakout")

@@ -61,6 +61,22 @@ def test_case_21_disk_full_at_a_checkpoint(tmp_path):
     assert [int(path.name) for path in listed(tmp_path)] == [30, 10]
 
 
+def test_no_memory_to_write_a_checkpoint(tmp_path, monkeypatch):
+    """A stop said that the run was saved, and nothing was."""
+
+    def write(folder, snapshot):
+        raise MemoryError
+
+    monkeypatch.setattr(checkpoint, "write", write)
+    display = Watcher()
+    with CheckpointWriter([tmp_path], 10, display) as saver:
+        with pytest.raises(CannotWrite, match="cannot write .*MemoryError"):
+            saver.save_now(taken(tmp_path, 10))
+    assert display.said == [
+        "no checkpoint was written: MemoryError(); there is none yet, training continues"
+    ]
+
+
 def test_only_the_newest_good_checkpoints_stay(tmp_path):
     with CheckpointWriter([tmp_path], 10, Watcher()) as saver:
         for frames in (10, 20, 30, 40):

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import types
+from importlib.machinery import ModuleSpec
 
 import pytest
 
@@ -212,6 +213,7 @@ def test_row_7_what_is_ignored_stays_ignored():
 
 def fake_ray(*nodes):
     ray = types.ModuleType("ray")
+    ray.__spec__ = ModuleSpec("ray", None)
     context = types.SimpleNamespace(gcs_address="head:6379")
     vars(ray).update(
         init=lambda **_: None,

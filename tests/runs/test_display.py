@@ -276,26 +276,42 @@ def test_training_continues_when_the_terminal_is_gone():
         panel.count("built", 8, 8)
 
 
-def progress(frames, total=1_000):
-    return Progress([run("x", 0, frames, 1.0, 2.0, 0.1, NAN)], frames, total, 100.0)
+def progress(frames, *seeds, total=1_000):
+    runs = [run("x", seed, frames, 1.0, 2.0, 0.1, NAN) for seed in seeds or (0,)]
+    return Progress(runs, frames, total, 100.0)
 
 
 def test_the_time_that_a_study_takes_by_hand(clock):
     study = StudyDisplay(Log(), 6, 1, 6_000, 1_000)
     two, three = (study.begin("", "", runs, 1_000 * runs) for runs in (2, 3))
     assert str(study) == " 17% of 6k frames, 1 of 6 runs done"
-    two.show(progress(500))  # resumed: these 500 took no time today
-    three.show(progress(0))
+    two.show(progress(500, 0, 1))  # resumed: these 500 took no time today
+    three.show(progress(0, 2, 3, 4))
     assert str(study) == " 33% of 6k frames, 1 of 6 runs done"
     clock.now += 10
-    two.show(progress(700))
-    three.show(progress(200))
+    two.show(progress(700, 0, 1))
+    three.show(progress(200, 2, 3, 4))
     # 2 x 200 and 3 x 200 frames in 10 s, and 3,000 to go.
     assert str(study) == " 50% of 6k frames, 1 of 6 runs done, about 30 s left"
-    two.show(progress(1_200))  # the last chunk is longer than need be
+    two.show(progress(1_200, 0, 1))  # the last chunk is longer than need be
     two.end("done")
     three.end("failed", "no")
     assert str(study).startswith(" 50% of 6k frames, 3 of 6 runs done")
+
+
+def test_runs_of_a_group_that_are_not_equally_far(clock):
+    study = StudyDisplay(Log(), 4, 0, 4_000, 0)
+    group = study.begin("", "", 4, 4_000)
+    clock.now += 10
+    group.show(progress(900, 0, 1, 2))
+    clock.now += 10
+    group.show(progress(1_000, 0, 1, 2))  # now the fourth begins
+    group.show(progress(100, 3))
+    clock.now += 10
+    group.show(progress(200, 3))
+    assert group.done == 3_200 and group.new == 400
+    # 400 frames in 30 s, and 800 to go.
+    assert str(study) == " 80% of 4k frames, 0 of 4 runs done, about 1 min left"
 
 
 def test_the_log_of_a_study(capsys, clock):
@@ -303,8 +319,8 @@ def test_the_log_of_a_study(capsys, clock):
         study.say("example: a study")
         two = study.begin("probe:constant: 2 runs", "probe:constant", 2, 2_000)
         two.say("compiling …")
-        two.show(progress(100))
-        two.show(progress(200))  # too soon for another line
+        two.show(progress(100, 0, 1))
+        two.show(progress(200, 0, 1))  # too soon for another line
         two.end("failed", "ValueError: no")
     said = capsys.readouterr()
     assert not said.out

@@ -1,5 +1,6 @@
 """How emulators are grouped, and what is told while they are built."""
 
+import threading
 import time
 
 import numpy as np
@@ -72,6 +73,23 @@ def test_construction_is_told_group_by_group(monkeypatch):
     ]
     for group in (*training, evaluator):
         group.close()
+
+
+def test_no_emulator_stays_when_the_evaluator_cannot_be_built():
+    built = []
+
+    def build(groups, streams, seed, threads, progress):
+        if built:
+            raise OSError("no process left")
+        built.extend(Drawn(range(streams)) for _ in range(groups))
+        return built
+
+    game, before = HostedGame(build, Drawn.spec), threading.active_count()
+    with pytest.raises(OSError, match="no process left"):
+        build_groups(
+            game, "drawn", groups=2, streams=8, evaluators=4, seed=0, display=Counted()
+        )
+    assert threading.active_count() == before
 
 
 @pytest.mark.parametrize(

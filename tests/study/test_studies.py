@@ -7,7 +7,7 @@ import pytest
 
 from sidequest.config import PAPER, SMALL_FRAMES, change, check
 from sidequest.environments import registry
-from sidequest.errors import ConfigError, InvalidRequest, VariantError
+from sidequest.errors import InvalidRequest, VariantError
 from sidequest.runs.build import build_agent
 from sidequest.runs.spec import Checkpointing
 from sidequest.study.scheduler import Machine, plan_groups
@@ -107,7 +107,7 @@ def test_narrow_refuses_what_there_is_not():
         narrow(EXAMPLE, games=["probe:nothing"])
     with pytest.raises(VariantError):
         narrow(EXAMPLE, variants=["XU-sometimes"])
-    with pytest.raises(ConfigError, match="for Atari"):
+    with pytest.raises(registry.InvalidRequest, match="for Atari"):
         jobs_of(narrow(find("paper"), games=["probe:constant"]))
 
 

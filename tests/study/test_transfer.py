@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from sidequest.records import write_json
+from sidequest.runs.checkpoint import listed
 from sidequest.study import cluster
 from sidequest.study.cluster import Chunk, Receiver, pack, unpack
 
 RUN = Path("XU/probe/seed-0")
 NAMED = {"variant": "XU", "game": "probe", "seed": 0}
+DIGEST = {"size": 10, "sha256": "0" * 64}
 
 
 def make_run(study, *, finished=None, frames=(100, 200), episodes=b"0123456789"):
@@ -69,6 +72,22 @@ def test_an_incomplete_archive_changes_nothing(there, tmp_path):
     after = contents(here / RUN, hidden=True)
     assert after["episodes.jsonl"] == b"0123456789abc"
     assert set(after) == {*before, *(path.replace("200", "400", 1) for path in before)}
+
+
+def test_only_the_newest_checkpoints_stay(there, tmp_path):
+    here = tmp_path / "here"
+    for frames in (200, 400, 600, 800):
+        make_run(there, frames=(frames,))
+        unpack(here, [RUN], pack(there, RUN))
+    assert [path.name for path in listed(here / RUN)] == ["000000000800", "000000000600"]
+
+
+def test_lines_that_belong_to_a_finished_run_stay(there, tmp_path):
+    folder, here = make_run(there), tmp_path / "here"
+    run = NAMED | {"finished": "today", "digests": {"episodes.jsonl": DIGEST}}
+    write_json(folder / "run.json", run)
+    unpack(here, [RUN], pack(there, RUN))
+    assert set(contents(here / RUN)) == {"run.json", "episodes.jsonl"}
 
 
 def test_a_finished_run_leaves_no_lines_and_no_checkpoints(there, tmp_path):
