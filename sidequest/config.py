@@ -387,9 +387,9 @@ def check(config: Config) -> None:
                 hint, allowed = get_args(hint)
             said = f"{part.name}.{name} is"
             if not _is_of(value, hint):
-                types.append(f"{said} {value!r}; it is {_describe(hint)}")
+                types.append(f"{said} {value!r:.60}; it is {_describe(hint)}")
             elif allowed is not None and not allowed.holds(value):
-                ranges.append(f"{said} {value}; it is {allowed.words}")
+                ranges.append(f"{said} {value!s:.60}; it is {allowed.words}")
     # What is of another type cannot be compared.
     faults = types + ranges + ([] if types else _faults_between_settings(config))
     if faults:

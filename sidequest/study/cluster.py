@@ -350,7 +350,7 @@ def _match_authentication(address: str) -> None:
     try:
         healthy, said = _health(address, "disabled")
     except subprocess.TimeoutExpired:
-        raise ConfigError(f"what answers at {address} is no Ray cluster's head") from None
+        raise ConfigError(f"no head of a Ray cluster answers at {address}") from None
     if not healthy and "AuthenticationError" not in said:
         return  # `ray.init` will say why
     if not healthy and not _health(address, "token")[0]:

@@ -2,6 +2,7 @@
 line says what is wrong, the exit code is a documented one, and what is good stays."""
 
 import contextlib
+import importlib.machinery
 import io
 import json
 import os
@@ -213,6 +214,7 @@ def test_row_7_what_is_ignored_stays_ignored():
 
 def fake_ray(*nodes):
     ray = types.ModuleType("ray")
+    ray.__spec__ = importlib.machinery.ModuleSpec("ray", None)
     ray.__spec__ = ModuleSpec("ray", None)
     context = types.SimpleNamespace(gcs_address="head:6379")
     vars(ray).update(
@@ -226,6 +228,7 @@ def fake_ray(*nodes):
 def test_row_8_a_cluster_without_cores(tmp_path, monkeypatch):
     """It was a traceback: min() arg is an empty sequence."""
     monkeypatch.setitem(sys.modules, "ray", fake_ray({}, {"memory": 1e9}))
+    monkeypatch.setattr(cluster, "_match_authentication", lambda address: None)
     with pytest.raises(ConfigError, match=r"no cores yet; add .* --address=head:6379"):
         cluster.connect("auto", tmp_path)
 
