@@ -92,8 +92,9 @@ def overwrite(array: Any, where: Any, new: Any) -> Any:
 
     So the array has to be the caller's own, and have the shape of `where`.
     """
-    if not isinstance(array, np.ndarray):
-        return namespace(array, where).where(where, new, array)
+    xp = namespace(array, where, new)
+    if xp is not np or not isinstance(array, np.ndarray):
+        return xp.where(where, new, array)
     np.putmask(array, where, new)
     return array
 
@@ -181,7 +182,7 @@ def put(table: Any, place: Any, row: Any) -> Any:
 
 def push(window: Any, newest: Any) -> Any:
     """Returns the window with the newest row at its end and without its oldest."""
-    xp = namespace(window)
+    xp = namespace(window, newest)
     if xp is not np:
         newest = xp.broadcast_to(xp.asarray(newest, window.dtype), window.shape[1:])
         return xp.concatenate([window[1:], newest[None]])

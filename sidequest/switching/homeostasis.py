@@ -137,10 +137,11 @@ def step(
 
 def turn_to(decade: Int[AnyArray, "*B"], state: HomeostasisState) -> HomeostasisState:
     """Returns the state with the scale of this decade as the present one."""
-    before, now = locate(state.decade, DECADES), locate(decade, DECADES)
+    xp = namespace(decade, state.decade, state.scale.log)
+    decade = xp.array(decade)  # a copy, which NumPy may write into
+    before, now = (locate(xp.asarray(d), DECADES) for d in (state.decade, decade))
     scales = tree_map(lambda all, own: put(all, before, own), state.scales, state.scale)
     scale = tree_map(lambda all: take(all, now), scales)
-    decade = namespace(decade).array(decade)  # a copy, which NumPy may write into
     return state._replace(scale=scale, decade=decade, scales=scales)
 
 

@@ -108,6 +108,25 @@ def test_numpy_stays_numpy_and_jax_stays_jax():
         assert all(isinstance(leaf, kind) for leaf in jax.tree.leaves((switches, state)))
 
 
+@pytest.mark.parametrize("name", ["XU-intra(2,blind,1,X)", "XU-intra(1,informed,0.9,G)"])
+def test_a_state_of_numpy_may_be_a_constant_of_a_compiled_program(name):
+    controller = make_controller()
+    uniforms = np.random.default_rng(0).random((12, STREAMS), np.float32)
+
+    def run(uniforms):
+        state, modes = one_program(name, "saturated").init(STREAMS).controllers, []
+        for t in range(12):
+            numbers = np.full((6, STREAMS), t, np.float32)
+            signals = Signals(np.full(STREAMS, t == 6), *numbers)
+            mode, state = controller.step(uniforms[t], signals, state)
+            modes.append(mode)
+        return modes
+
+    modes = run(uniforms)
+    assert 0 < np.mean(modes) < 1
+    np.testing.assert_array_equal(modes, jax.jit(run)(uniforms))
+
+
 def test_the_measures_of_disagreement():
     rng = np.random.default_rng(0)
     one, two = rng.normal(size=(2, 50, 6)).astype(np.float32)
