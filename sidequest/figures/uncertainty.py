@@ -121,8 +121,8 @@ def scores(records: Records) -> Plot | None:
     wins = best.unique("game", keep="none")["variant"].value_counts(sort=True).rows()
     size = f"{style.count(len(names), 'variant')}, {style.count(len(games), 'game')}"
     caption = f"{size} and {style.count(len(runs), 'run')}."
-    if wins:
-        name, number = wins[0]
+    (name, number), (_, second) = [*wins, ("", 0), ("", 0)][:2]
+    if number > second:
         caption += f" Most often the best: {name}, on {number} of {len(games)}."
     return Plot(figure, caption, table)
 

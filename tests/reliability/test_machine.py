@@ -38,7 +38,7 @@ def test_case_39_a_clock_that_goes_backwards(tmp_path, monkeypatch):
     watcher = run([one], chunks=4)
     elapsed = time.perf_counter() - begin
     assert written == [CHUNK, 2 * CHUNK, 3 * CHUNK]
-    assert all(progress.rate > 0 for progress in watcher.shown)
+    assert all(progress.frame_rate > 0 for progress in watcher.shown)
     assert 0 < read_run(one.folder)["seconds"] <= elapsed
 
 
