@@ -243,6 +243,11 @@ def _own_signal(signal: SignalFunction) -> Signal:
     def step(signals: Signals, state: Any) -> tuple[Any, Any, Any]:
         xp, shape = namespace(signals.is_first), signals.is_first.shape
         x, ready, state = source.step(signals, state)
+        if x is None or np.shape(x) not in ((), shape):
+            given = "None" if x is None else f"the shape {np.shape(x)}"
+            raise ValueError(
+                f"signal returned {given}; it returns a number for each environment"
+            )
         x = xp.broadcast_to(xp.asarray(x, np.float32), shape)
         return x, xp.asarray(ready, bool), state
 

@@ -612,6 +612,15 @@ def test_a_signal_of_your_own():
     assert modes[late][~spikes[late]].mean() < 0.01
 
 
+@pytest.mark.parametrize(
+    "returned, said", [(None, "None"), (np.ones(3), r"the shape \(3,\)")]
+)
+def test_a_signal_that_is_no_number_for_each_environment(returned, said):
+    switch = Switch(INFORMED, streams=8, signal=lambda signals: returned)
+    with pytest.raises(ValueError, match=f"signal returned {said}; it returns a number"):
+        switch.step(reward=0.0, discount=0.9, is_first=True)
+
+
 def test_a_signal_of_your_own_may_have_a_memory():
     # How long the episode has lasted; it has something to say from its third step on.
     def step(signals, age):
