@@ -9,7 +9,7 @@ import ast
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import (
     Annotated,
@@ -327,11 +327,15 @@ _RENAMED = {
 }
 
 
-def unknown_setting(name: str) -> str:
-    """Returns the line about a name that is no setting's: what may have been meant."""
+def unknown_setting(name: str, components: Iterable[str] = ()) -> str:
+    """Returns the line about a name that is no setting's, nor one of these components: what
+    may have been meant."""
     if name in _RENAMED:
         return f"no setting {name!r}; it is now called {_RENAMED[name]}"
-    return unknown("setting", name, flatten(PAPER))
+    names = list(flatten(PAPER))
+    if same := [one for one in names if one.endswith(f".{name.lower()}")]:
+        return f"no setting {name!r}; did you mean {' or '.join(same)}?"
+    return unknown("setting", name, [*components, *names])
 
 
 def rename(flat: Mapping[str, Any]) -> dict[str, Any]:

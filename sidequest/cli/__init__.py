@@ -37,8 +37,8 @@ When should an agent explore? Mode-switching exploration, in JAX.
 {commands}
 
 sidequest COMMAND --help says more about each, with examples. A first minute:
-  sidequest explain "XU-intra(10,informed,p*,X)"
-  sidequest train "XU-intra(10,informed,p*,X)" --game classic:cartpole --frames 50k
+  sidequest explain "XU-intra(10,informed,0.01,G)"
+  sidequest train "XU-intra(10,informed,0.01,G)" --game classic:cartpole --frames 50k
 
 Completion of commands and options, for bash (or zsh, tcsh):
   source <(sidequest --completion bash)"""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional
 
 from sidequest.cli.options import Flag, check_range, option
-from sidequest.config import Config, Setting, describe_settings
-from sidequest.errors import InvalidRequest, unknown
+from sidequest.config import Config, Setting, describe_settings, unknown_setting
+from sidequest.errors import InvalidRequest
 from sidequest.switching.descriptions import (
     HEADS,
     PAPER_VARIANTS,
@@ -286,7 +286,7 @@ def settings(
     described = describe_settings()
     names = [one.name for entries in described.values() for one in entries]
     if name is not None and name not in (*described, *names):
-        raise InvalidRequest(unknown("setting", name, [*described, *names]))
+        raise InvalidRequest(unknown_setting(name, described))
     if markdown:
         print(_MARKDOWN)
     for component, entries in described.items():

@@ -42,7 +42,7 @@ from sidequest.runs.build import (
     strip_weak_types,
 )
 from sidequest.runs.checkpoint import ResumePoint, portable, revive
-from sidequest.runs.display import Display
+from sidequest.runs.display import Display, plural
 from sidequest.runs.evaluation import make_evaluator
 from sidequest.switching.metacontroller import Episodes
 from sidequest.switching.variants import Variant
@@ -298,7 +298,7 @@ class Population:
         display: Display,
     ):
         """Compiles the training program and loads the state of every run into it."""
-        display.say(f"compiling one program for {len(points)} runs …")
+        display.say(f"compiling one program for {plural(len(points), 'run')} …")
         begin = time.perf_counter()
         config = points[0].spec.config
         self._agent, self._environment, self._count = agent, environment, len(points)

@@ -37,7 +37,7 @@ from sidequest.runs.checkpoint import (
     Snapshot,
     find_resume_point,
 )
-from sidequest.runs.display import Display
+from sidequest.runs.display import Display, plural
 from sidequest.runs.memory import (
     describe_replay,
     refuse_too_large,
@@ -165,6 +165,12 @@ def _train(
         writer.wait()
         if report := runtime.report():
             display.say(report)
+        learns_after = program.agent.pace.warm_up * program.agent.frames_per_block
+        if runtime.frames <= learns_after:
+            display.say(
+                f"no update was made: learning starts after {learns_after:,} frames (see "
+                f"replay.warm_up), and {runtime.frames:,} were played"
+            )
         _finish(log, runtime)
 
 
@@ -335,8 +341,8 @@ def _explain_failures(runs: Sequence[RunSpec]) -> Iterator[None]:
         words = ("RESOURCE_EXHAUSTED", "Out of memory")
         if isinstance(error, MemoryError) or any(word in str(error) for word in words):
             raise MachineError(
-                f"out of memory with {len(runs)} runs: use fewer seeds or variants at a "
-                f"time, or less replay.capacity, acting.environments or "
+                f"out of memory with {plural(len(runs), 'run')}: use fewer seeds or "
+                f"variants at a time, or less replay.capacity, acting.environments or "
                 f"learning.batch_size (on Atari: --replay-memory)"
             ) from error
         raise

@@ -214,8 +214,11 @@ def test_types_are_checked_first(name, value, said):
 @pytest.mark.parametrize(
     "name, hint",
     [
-        *(("replay.ration", "did you mean replay.ratio"), ("ratio", "there are network")),
+        ("replay.ration", "did you mean replay.ratio"),
+        ("learning_rate", "did you mean learning.learning_rate"),
+        ("Ratio", "did you mean replay.ratio"),
         ("replay", "did you mean replay."),
+        ("speed", "there are network"),
     ],
 )
 def test_an_unknown_setting_is_refused(name, hint):

@@ -204,6 +204,20 @@ def test_a_run_that_has_finished_is_left_alone(trained):
     assert json.loads((folder / "one" / records.RUN_FILE).read_text())["finished"]
 
 
+def test_a_run_that_ends_before_it_learns_says_so(trained, tmp_path):
+    watcher = Watcher()
+    config = change(CONFIG, **{"replay.warm_up": 2_000, "replay.capacity": 4_096})
+    train([RunSpec(VARIANT, GAME, 0, tmp_path / "run", config, CHUNK)], watcher)
+    # 63 blocks of 8 steps in 4 environments are the first to exceed 2,000 observations.
+    assert watcher.said[0] == "compiling one program for 1 run …"
+    assert watcher.said[-1] == (
+        "no update was made: learning starts after 2,016 frames (see replay.warm_up), and "
+        "1,024 were played"
+    )
+    assert not (tmp_path / "run" / "learning.parquet").exists()
+    assert not any("no update" in said for said in trained[1].said)
+
+
 def test_folders_are_named_for_shells():
     names = {
         "XU-intra(10,informed,p*,X)": "XU-intra-10-informed-pstar-X",
