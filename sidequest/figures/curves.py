@@ -55,7 +55,7 @@ def _bin_curves(records: Records, runs: pl.DataFrame) -> pl.DataFrame:
     """Returns the mean return of each run in 40 equal bins of its game's budget.
 
     A bin without an evaluation lies on the line between its neighbours. A bin counts if a
-    run has half of it behind it.
+    run has half of it behind it: a run that is much shorter than others may have no row.
 
     Returns:
         `run`, `game`, `variant`, `return`, and where a bin ends: `share` of the budget and
@@ -129,7 +129,7 @@ def draw_curves(
             ends = seeds.min(axis=1), seeds.max(axis=1)
             axes.fill_between(x, *ends, color=look["color"], alpha=0.15, lw=0)
         _draw_line(axes, x, seeds.mean(axis=1), label=style.plain(label), **look)
-        finals = runs.filter(pl.col(line) == label)["score"].drop_nulls()
+        finals = runs.filter(pl.col("run").is_in({*own["run"]}))["score"].drop_nulls()
         hollow = look.get("mfc") == "white"
         style.draw_seeds(axes, place, finals.to_list(), variant, hollow=hollow)
     axes.set_xlabel(name)
@@ -147,8 +147,11 @@ def _compare(
 ) -> Plot | None:
     """Plots the runs of each `panel`; each `section` begins a new row of at most four.
 
-    The caption says how often each line has the highest mean.
+    The caption says how often each line has the highest mean. Runs that are too short to
+    have a curve are left out.
     """
+    binned = [_bin_curves(records, own) for own in groups(runs, "panel")]
+    runs = runs.filter(pl.col("run").is_in({run for own in binned for run in own["run"]}))
     if runs.is_empty():
         return None
     sections = [distinct(own, "panel") for own in groups(runs, "section")]
@@ -245,12 +248,18 @@ def aggregate(records: Records) -> Plot | None:
     Modes are panels of their own, so each has the games that all its lines have: an average
     over other games would be another quantity. Fewer than three games have no median of
     their own. Where human scores are known for all games, there is the human-capped mean.
+    A run that is too short to have a curve is left out.
     """
     every = _granularity_runs(records)
+    binned = [_bin_curves(records, own) for own in groups(every, "mode")]
+    begun = {run for own in binned for run in own["run"]}
+    runs = every.filter(pl.col("run").is_in(begun))
     variants = pl.col("variant").n_unique()
-    runs = every.filter(variants.over("mode", "game") == variants.over("mode"))
+    runs = runs.filter(variants.over("mode", "game") == variants.over("mode"))
+    runs = runs.filter(variants.over("mode") > 1)
     if runs.is_empty():
         return None
+    curves = of_runs(pl.concat(binned), runs, "mode")
     games = {own["mode"][0]: distinct(own, "game") for own in groups(runs, "mode")}
     # From all runs of these games, so that figures of one study share a scale.
     finals = final_scores(evaluated_runs(records), distinct(runs, "game"))
@@ -264,12 +273,15 @@ def aggregate(records: Records) -> Plot | None:
         for name in functions
         if name != "median" or len(own) > 2
     ]
+    notes = [*([_CAPPED] if scale.kind == "human" else []), *_game_notes(every, games)]
+    if short := len(every) - len(begun):
+        notes.append(f"Left out: {style.count(short, 'run')} too short to have a curve.")
     rows = []
 
     def draw(axes: Axes, panel: tuple[str, str]) -> None:
         mode, name = panel
-        curves = groups(_bin_curves(records, runs.filter(mode=mode)), "variant")
-        for own, place in zip(curves, _end_places(axes, 100, len(curves)), strict=True):
+        lines = groups(curves.filter(mode=mode), "variant")
+        for own, place in zip(lines, _end_places(axes, 100, len(lines)), strict=True):
             variant = own["variant"][0]
             shown = runs.filter(variant=variant).sort("seed")
             share, curve, score, seeds = _average(own, shown, scale, functions[name])
@@ -291,7 +303,7 @@ def aggregate(records: Records) -> Plot | None:
         2.5,
         ylabels=["\n".join(wrap(scale.label, 32))],
         keys=style.keys(distinct(runs, "variant")),
-        notes=[*([_CAPPED] if scale.kind == "human" else []), *_game_notes(every, games)],
+        notes=notes,
     )
     table = pl.DataFrame(rows).fill_nan(None)  # few seeds have no interval
     sentences = []

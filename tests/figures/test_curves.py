@@ -1,6 +1,8 @@
 """Learning curves: figures 3, 8, 10, 15 and 16."""
 
 import numpy as np
+import polars as pl
+import pytest
 
 from sidequest.figures import style
 from sidequest.figures.curves import (
@@ -86,6 +88,39 @@ def test_three_seeds_have_a_band_from_the_worst_to_the_best(tmp_path):
     assert set(heights[heights[:, 0] == 2.0][:, 1]) == {5.0, 10.0}
     assert mean[2.0] == 7.0 and final_marks(axes) == [[5.0, 10.0], [7.0]]
     assert axes.get_xlabel() == "thousand frames"
+
+
+def short_and_long(folder, *runs):
+    """Runs of 1k and 400k frames: (variant, seed, frames, final return)."""
+    for number, (variant, seed, frames, late) in enumerate(runs):
+        evaluations = {frames / 2: [0], frames: [late]}
+        make_run(folder / str(number), variant, seed, evaluations).finish()
+    return read_records(folder)
+
+
+def test_a_run_that_ends_in_the_first_bin_is_left_out(tmp_path):
+    """Of each variant one seed ended at 1k of 400k frames; the other scores 2 or 4."""
+    short, long = 1_000, 400_000
+    step, intra = ((STEP, 0, short, 9), (STEP, 1, long, 2)), ((INTRA, 0, long, 4),)
+    records = short_and_long(tmp_path, *step, *intra, (INTRA, 1, short, 9))
+    figure, _, table = aggregate(records)
+    assert table.select("variant", "seeds").rows() == [(STEP, 1), (INTRA, 1)]
+    scores = dict(table.select("variant", "score").rows())
+    assert scores[INTRA] - scores[STEP] == pytest.approx(2 / 7)  # the best is 9, worst 2
+    assert "Left out: 2 runs too short to have a curve." in notes_of(figure)
+    figure, _, table = learning_curves(records)
+    assert table.select("variant", "mean").rows() == [(STEP, 2.0), (INTRA, 4.0)]
+    assert final_marks(*figure.axes) == [[2.0], [4.0]]
+
+
+def test_without_a_second_variant_there_is_no_average(tmp_path):
+    """All runs of one variant ended in the first bin; or all of both, still training."""
+    runs = (STEP, 0, 1_000, 9), (STEP, 1, 1_000, 9), (INTRA, 0, 400_000, 4)
+    records = short_and_long(tmp_path, *runs)
+    assert aggregate(records) is None
+    begun = records.runs.filter(frames_done=1_000).with_columns(frames=400_000)
+    begun = pl.concat([begun[:1], begun[1:].with_columns(variant=pl.lit(INTRA))])
+    assert aggregate(records._replace(runs=begun)) is None
 
 
 def test_nothing_but_zeros_is_not_magnified(tmp_path):
