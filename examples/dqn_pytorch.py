@@ -139,7 +139,7 @@ def main():
                 f"{speed:6.0f} steps/s",
                 flush=True,
             )
-    print(f"explored {switch.summary()['p_X']:.0%} of the steps")
+    print(f"explored {switch.summary()['p_X']:.0%} of a mean episode")
 
 
 if __name__ == "__main__":

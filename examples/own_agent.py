@@ -85,7 +85,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     q, summary = train(args.variant, args.steps, args.seed)
-    print(f"explored {summary['p_X']:.0%} of the steps; the bandit's arms in the end:")
+    print(f"explored {summary['p_X']:.0%} of a mean episode; the bandit's arms in the end:")
     for name, arms in summary["bandits"].items():
         print(" ", name, {arm: round(p, 2) for arm, p in arms.items()})
     rng = np.random.default_rng(args.seed)

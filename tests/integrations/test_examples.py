@@ -23,7 +23,7 @@ def test_the_single_file_dqn_learns():
     returns = [float(number) for number in re.findall(r"return +(\S+)", done.stdout)]
     assert len(returns) == 10
     assert max(returns[5:]) > 60  # random play: 22
-    assert re.search(r"explored \d+% of the steps", done.stdout)
+    assert re.search(r"explored \d+% of a mean episode", done.stdout)
 
 
 def test_it_differs_from_epsilon_greedy_by_a_handful_of_lines():
