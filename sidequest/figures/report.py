@@ -200,6 +200,7 @@ def _summarise(records: Records) -> dict[str, Any]:
         able, known = distinct(own.filter("learned"), "variant"), own["learned"].count()
         best.append({**first, "able": able, "variants": len(own), "known": known})
     shares = cells.group_by("game", maintain_order=True).agg(pl.mean("learned"))
+    few = shares.filter(pl.col("learned").is_between(0, _FEW, "none"))
     games, finished = runs["game"].n_unique(), runs["finished"].sum()
     return {
         "planned": len(runs) + len(records.missing) + len(records.left_out),
@@ -211,7 +212,8 @@ def _summarise(records: Records) -> dict[str, Any]:
         "fewest": FEWEST_SEEDS,
         "needed": seeds_needed(max(1, games)),
         "frames": (runs["frames"].min(), runs["frames"].max()),
-        "poor": distinct(shares.filter(pl.col("learned") < _FEW), "game"),
+        "none": distinct(shares.filter(learned=0), "game"),
+        "few": distinct(few, "game"),
         "best": best,
         "cases": len(cells),
         "failed": cells["learned"].count() - cells["learned"].sum(),

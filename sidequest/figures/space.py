@@ -187,9 +187,10 @@ def _sentences(points: pl.DataFrame) -> list[str]:
         own = points.filter(mode=mode)
         adapted = own.filter(pl.col("variant").is_in(adaptive))
         fell = adapted.filter(pl.col("late_p_X") < pl.col("early_p_X") - 0.02)
-        p, cases = own["late_p_X"].to_numpy(), style.count(len(adapted), "case")
-        sentences.append(
-            f"{mode}: at the end p_X spans {p.min():.2f} to {p.max():.2f}; it fell by more "
-            f"than 0.02 in {len(fell)} of {cases} with a bandit."
-        )
+        low, high = (f"{end:.2f}" for end in (own["late_p_X"].min(), own["late_p_X"].max()))
+        said = f"{mode}: at the end p_X {f'spans {low} to' if low != high else 'is'} {high}"
+        if len(adapted):
+            cases = f"{len(fell)} of {style.count(len(adapted), 'case')}"
+            said += f"; it fell by more than 0.02 in {cases} with a bandit"
+        sentences.append(f"{said}.")
     return sentences

@@ -236,7 +236,7 @@ def test_what_learned_nothing_is_said(tmp_path):
         "XU-step-level-0.01 with a mean return of 106. minigrid:empty_6x6: 1 of 1 variant "
         "learned (XU-step-level-0.01); best is XU-step-level-0.01 with a mean return of "
         "0.633. mine:corridor: best is XU-step-level-0.01 with a mean return of 0. How far",
-        "On classic:cartpole few variants have learned",
+        "On classic:cartpole no variant has learned",
         "In 2 of 4 cases (variant and game) the agent learned nothing",
     ):
         assert sentence in summary
@@ -244,6 +244,18 @@ def test_what_learned_nothing_is_said(tmp_path):
     assert page.text.count("XU-step-level-0.01 † classic:") == 1
     assert "XU-step-level-0.01 minigrid:" in page.text
     assert "XU-step-level-0.01 mine:" in page.text
+
+
+def test_few_that_learned_are_not_none(tmp_path):
+    names = [f"XU-intra({steps},blind,100,G)" for steps in (1, 2, 3, 4, 5)]
+    scores = (300.0, 9.0, 9.0, 9.0, 9.0)
+    cells = [
+        on("classic:cartpole", score, variant=name)
+        for name, score in zip(names, scores, strict=True)
+    ]
+    summary = summary_of(tmp_path, *cells)
+    assert "On classic:cartpole few variants have learned" in summary
+    assert "no variant has" not in summary
 
 
 def test_the_most_telling_episode_comes_first():

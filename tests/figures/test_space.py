@@ -117,5 +117,7 @@ def test_what_is_shown_is_said(plots, study_of):
     plot = plots["explore-space-all"]
     assert "it fell by more than 0.02 in 16 of 16 cases with a bandit" in plot.caption
     assert len(plot.table) == 2 * 32  # every variant on every game
+    without_bandits = explore_space(study_of(Cell(FIXED, GAMES[0], 0, 1.0)))
+    assert without_bandits.caption == "XU: at the end p_X is 0.30."
     nothing = study_of(Cell(FIXED, GAMES[0], 0, 1.0, share=0.0))
     assert explore_space(nothing) is None

@@ -219,3 +219,9 @@ def test_an_unknown_name_gives_the_nearest():
         find("qick")
     with pytest.raises(InvalidRequest, match="paper/fig4"):
         find("paper/fig44")
+
+
+def test_no_title_has_a_number_that_options_change():
+    titles = " ".join(study.title.lower() for study in STUDIES.values())
+    numbers = ("one", "two", "three", "four", "five", "seven", "eight")
+    assert not {word.strip(":,") for word in titles.split()} & {*numbers}
