@@ -67,6 +67,7 @@ def test_what_was_run_is_said(page):
         "3 runs not finished",
         "no memory <left>",
         "not started",
+        "p_X is the share of an episode's steps that explored",
         "training, or interrupted",
         pages.TITLE,
     ):
