@@ -64,7 +64,7 @@ class Records(NamedTuple):
         run, folder, variant, game, seed
         mode, setting    the two parts of the variant's name; mode is null if this version
                          cannot parse the name
-        frames           the budget
+        frames           those that a finished run played, if it says so; else the budget
         frames_done      frames of the newest row of any table
         finished
         settings         JSON: settings in which the run differs from the preset, if a study
@@ -289,7 +289,9 @@ def _describe_runs(
     for number, (one, own) in enumerate(found):
         name, game, measures = one.info["variant"], one.info["game"], one.measures
         variant = read_variant(name)
-        frames = int(planned.get(one.folder, {}).get("frames", one.info.get("frames", 0)))
+        budget = int(planned.get(one.folder, {}).get("frames", one.info.get("frames", 0)))
+        finished = bool(one.info.get("finished"))
+        played = one.info.get("frames_done") if finished else None
         said = {key: own[key] for key in sorted(varying) if key in own}
         text = ", ".join(
             f"{key}={value if isinstance(value, str) else json.dumps(value)}"
@@ -304,10 +306,10 @@ def _describe_runs(
                 "seed": one.info["seed"],
                 "mode": variant.mode if variant else None,
                 "setting": name.partition("-")[2],
-                "frames": frames,
-                "finished": bool(one.info.get("finished")),
+                "frames": played or budget,  # runs play whole chunks, which may be more
+                "finished": finished,
                 "settings": _as_json(own),
-                "budget": f"{frames:.1e}",
+                "budget": f"{budget:.1e}",
                 "label": f"{name} [{text}]" if text else name,
                 "watkins": _uses_watkins(one.info, own, variant),
                 "learned": has_learned(game, measures["score"], measures["scored"]),

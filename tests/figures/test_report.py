@@ -169,6 +169,18 @@ def test_a_run_that_has_only_begun(tmp_path):
     assert "1 variant, 1 game, 1 seed, 0 frames each: 0 of 1 run finished." in page.text
 
 
+def test_frames_are_those_that_were_played(tmp_path):
+    """A run of 4,000 frames played whole chunks; one that still trains has its budget."""
+    run = {"variant": "XU-step-level-0.01", "game": "a", "frames": 4_000}
+    Recorder(tmp_path / "0", run | {"seed": 0}).finish(frames_done=7_680)
+    page = Page(report.write_report(read_records(tmp_path), []).read_text())
+    assert "1 seed, 7,680 frames each: 1 of 1 run finished." in page.text
+    assert "Frames a run 7,680" in page.text
+    Recorder(tmp_path / "1", run | {"seed": 1}).close()
+    page = Page(report.write_report(read_records(tmp_path), []).read_text())
+    assert "4,000 to 7,680 frames each: 1 of 2 runs finished." in page.text
+
+
 def test_episodes_make_room_for_each_other(study, monkeypatch):
     records = read_records(study)
     whole = report.read_episodes(records)
