@@ -17,6 +17,7 @@ os.environ |= {
     # time. What they compute is the same up to rounding.
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false",
+    "PJRT_NPROC": "1",  # threads that wait for a program of some steps take half the time
     "MALLOC_ARENA_MAX": "2",  # the compiler's threads leave holes in more of them
 }
 

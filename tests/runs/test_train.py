@@ -204,6 +204,7 @@ def test_a_run_that_has_finished_is_left_alone(trained):
     assert json.loads((folder / "one" / records.RUN_FILE).read_text())["finished"]
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_before_it_learns_says_so(trained, tmp_path):
     watcher = Watcher()
     config = change(CONFIG, **{"replay.warm_up": 2_000, "replay.capacity": 4_096})
