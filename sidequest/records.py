@@ -57,7 +57,7 @@ _LIBRARIES = (
 
 
 class Digest(NamedTuple):
-    """What is known of the first bytes of a file, or of all of them."""
+    """Holds what is known of the first bytes of a file, or of all of them."""
 
     size: int
     sha256: str

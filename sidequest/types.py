@@ -56,7 +56,7 @@ class Signals(NamedTuple):
 
 
 class Timestep(NamedTuple):
-    """What one environment returns at one step."""
+    """Holds what one environment returns at one step."""
 
     observation: Num[AnyArray, "..."]
     reward: Float[AnyArray, ""]

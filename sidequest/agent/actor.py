@@ -26,7 +26,7 @@ from sidequest.types import EpisodeSummary, Key, Mode, Signals, Timestep
 
 
 class Policy(NamedTuple):
-    """What actors act by, synced with the learner every so often."""
+    """Holds what actors act by, synced with the learner every so often."""
 
     q_function: QFunction
     scales: Float[Array, "H"]
@@ -48,7 +48,7 @@ class ActorState(NamedTuple):
 
 
 class StepRecord(NamedTuple):
-    """What the learner and the tables use of one step."""
+    """Holds what the learner and the tables use of one step."""
 
     previous_action: Int[Array, ""]
     mode: Mode

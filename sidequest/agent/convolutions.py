@@ -22,7 +22,7 @@ _initialise = jax.nn.initializers.lecun_normal()
 
 
 class ObservationSpec(NamedTuple):
-    """What a network needs to know about observations."""
+    """Holds what a network needs to know about observations."""
 
     shape: tuple[int, ...]
     maximum: float = 1.0

@@ -115,7 +115,7 @@ class Errors(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """How episode ends enter the targets of one head."""
+    """Says how episode ends enter the targets of one head."""
 
     discount_t: Float[Array, "T"]
     """gamma, and 0 at terminations."""
@@ -124,7 +124,7 @@ class Ends(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What an update needs besides the loss and its gradient."""
+    """Holds what an update needs besides the loss and its gradient."""
 
     errors: Errors
     scale: Float[Array, "H"]

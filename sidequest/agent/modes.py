@@ -60,7 +60,7 @@ class Head(NamedTuple):
 
 
 class Behaviour(NamedTuple):
-    """How to choose an action; numbers, so that variants share one program."""
+    """Says how to choose an action; numbers, so that variants share one program."""
 
     epsilon: Float[AnyArray, ""]
     weights: Float[AnyArray, "H"]

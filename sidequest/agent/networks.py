@@ -103,7 +103,7 @@ def unroll_lstm(
 
 
 class _Trace(NamedTuple):
-    """What the backward pass needs of each step of the first core."""
+    """Holds what the backward pass needs of each step of the first core."""
 
     before: CoreState
     gates: Float[Array, "*steps gates"]

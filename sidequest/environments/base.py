@@ -20,7 +20,7 @@ State: TypeAlias = PyTree
 
 
 class EnvironmentSpec(NamedTuple):
-    """What a network and a runtime need to know about a game."""
+    """Holds what a network and a runtime need to know about a game."""
 
     name: str
     observation_shape: tuple[int, ...]

@@ -144,7 +144,7 @@ class GymGroup:
 
 
 class Layout(NamedTuple):
-    """How an environment's spaces become those of the agent."""
+    """Says how an environment's spaces become those of the agent."""
 
     shape: tuple[int, ...]
     """A vector, or an image with channels in the last of three axes."""

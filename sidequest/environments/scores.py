@@ -14,7 +14,7 @@ class _Reference(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known about the returns of a game that no human's score is known for."""
+    """Holds what is known about the returns of a game without a human's score."""
 
     random: float
     """Mean return of uniform random play."""

@@ -63,7 +63,7 @@ class Stage(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """What a strip shows of a trace: modes (True explores), and where episodes begin."""
+    """Holds what a strip shows of a trace: modes (True explores), and first steps."""
 
     modes: np.ndarray
     is_first: np.ndarray

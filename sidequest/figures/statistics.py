@@ -133,7 +133,7 @@ def _means(strata: Strata) -> Float[np.ndarray, "games *batch"]:
 
 
 class Scale(NamedTuple):
-    """What is 0 and what is 1 in each game."""
+    """Holds what is 0 and what is 1 in each game."""
 
     kind: str
     label: str

@@ -58,7 +58,7 @@ def texts(kind: str) -> dict[str, dict[str, str]]:
 
 
 class Look(NamedTuple):
-    """How a variant looks in every figure; explore modes of one setting look alike."""
+    """Says how a variant looks in every figure; explore modes of one setting look alike."""
 
     letter: str
     colour: str

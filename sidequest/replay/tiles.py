@@ -86,7 +86,7 @@ class TileState(NamedTuple):
 
 
 class _TileReport(NamedTuple):
-    """How much a store holds, and at what cost."""
+    """Says how much a store holds, and at what cost."""
 
     bytes_per_frame: Float[Array, ""]
     """Tiles and pointers together; NaN while there are no frames."""

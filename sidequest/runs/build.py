@@ -67,7 +67,7 @@ Count = TypeVar("Count", int, Array)
 
 
 class Pace(NamedTuple):
-    """When updates are due: `numerator` of them in every `denominator` blocks."""
+    """Says when updates are due: `numerator` of them in every `denominator` blocks."""
 
     numerator: int
     denominator: int
@@ -300,7 +300,7 @@ def _step_example(spec: EnvironmentSpec) -> Step:
 
 
 class RunArrays(NamedTuple):
-    """What sets one run of a population apart: its seed and its variant, as arrays."""
+    """Tells one run of a population from others: its seed and its variant, as arrays."""
 
     key: Key
     variant: VariantArrays
@@ -375,7 +375,7 @@ def newest_policy(agent: Agent, learner: LearnerState, meta: MetaState) -> Polic
 
 
 class IterationRecord(NamedTuple):
-    """What one iteration of a run records for the tables."""
+    """Holds what one iteration of a run records for the tables."""
 
     summaries: EpisodeSummary
     """[L, B]; read only where `finished`."""
@@ -392,7 +392,7 @@ class IterationRecord(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What some iterations of a group of runs record, on the host."""
+    """Holds what some iterations of a group of runs record, on the host."""
 
     start: int
     """Frames of each run before these iterations."""

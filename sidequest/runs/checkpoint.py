@@ -80,7 +80,7 @@ class Snapshot(NamedTuple):
 
 
 class ResumePoint(NamedTuple):
-    """Where a run starts."""
+    """Says where a run starts."""
 
     spec: RunSpec
     snapshot: Snapshot | None
@@ -95,7 +95,7 @@ class ResumePoint(NamedTuple):
 
 
 class _Manifest(NamedTuple):
-    """What a checkpoint says of itself; its arrays are not verified yet."""
+    """Holds what a checkpoint says of itself; its arrays are not verified yet."""
 
     path: Path
     run: dict[str, Any]

@@ -31,7 +31,7 @@ _HEADINGS = ("variant", "seed", "frames", "return", "greedy", "p_X", "rate")
 
 
 class RunProgress(NamedTuple):
-    """How one run is going. What is not known is NaN."""
+    """Says how one run is going. What is not known is NaN."""
 
     variant: str
     seed: int
@@ -47,7 +47,7 @@ class RunProgress(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What a display may show after a chunk. What is not known is NaN."""
+    """Holds what a display may show after a chunk. What is not known is NaN."""
 
     runs: Sequence[RunProgress]
     frames: int
@@ -64,7 +64,7 @@ class Progress(NamedTuple):
 
 @runtime_checkable
 class Display(Protocol):
-    """Where training shows people how it is going."""
+    """Shows people how training is going."""
 
     def say(self, text: str) -> None:
         """Shows one line."""

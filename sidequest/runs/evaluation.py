@@ -135,7 +135,7 @@ class GreedyScores:
         self._began = np.full(emulators, -1)  # before its first episode
 
     def count(self, timestep: Timestep, blocks: int = 0) -> dict[int, GreedyEpisode]:
-        """Counts one step of every emulator, after so many blocks of training; returns
+        """Counts one step of every emulator, after `blocks` of training; returns the
         episodes that ended, by emulator."""
         scores, is_first = self._scores.after(timestep), timestep.is_first
         ended = {

@@ -78,7 +78,7 @@ streamed from the device to the disk, while training pauses."""
 
 
 class _BlockRecord(NamedTuple):
-    """What one block records for the tables."""
+    """Holds what one block records for the tables."""
 
     block: int
     """Its number, from 0."""

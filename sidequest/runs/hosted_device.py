@@ -46,7 +46,7 @@ from sidequest.types import Key, Timestep
 
 
 class _Layout(NamedTuple):
-    """Where the leaves of a tree lie in the words."""
+    """Says where the leaves of a tree lie in the words."""
 
     structure: Any
     leaves: tuple[jax.ShapeDtypeStruct, ...]

@@ -154,8 +154,8 @@ def refuse_too_large(
     state: RunState, runs: int, *, devices: int = 1, host_copy: int | None = None
 ) -> None:
     """Raises `ConfigError` if runs with a state of these shapes, which train side by side
-    on so many accelerators, need more memory than is free. `host_copy` is the largest copy
-    of a run that a checkpoint makes on the host; None: all of it."""
+    on `devices` accelerators, need more memory than is free. `host_copy` is the largest
+    copy of a run that a checkpoint makes on the host; None: all of it."""
     size = nbytes(state)
     copies = runs * size if host_copy is None else min(size, host_copy)
     on_device, on_host = _free_on_device(), _free_on_host()

@@ -14,7 +14,7 @@ _LONGEST_INTERVAL = 100_000_000
 
 
 class Checkpointing(NamedTuple):
-    """When checkpoints are written, and what they hold."""
+    """Says when checkpoints are written, and what they hold."""
 
     every: int | None = None
     """Frames between two checkpoints; None: see `interval`."""

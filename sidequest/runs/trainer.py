@@ -87,7 +87,7 @@ class Runtime(Protocol):
 
 
 class _Program(NamedTuple):
-    """What runs with the same heads share."""
+    """Holds what runs with the same heads share."""
 
     agent: Agent
     state_spec: dict[str, Any]

@@ -25,7 +25,7 @@ _OVERHEAD = 0.7e9  # bytes of a process that trains, beside its runs
 
 
 class Cost(NamedTuple):
-    """What the runs of one program cost."""
+    """Holds what the runs of one program cost."""
 
     startup: float
     """Seconds until the first chunk was done."""

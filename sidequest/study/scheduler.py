@@ -36,7 +36,7 @@ MOST_RUNS = {"cpu": 32, "gpu": 128}
 
 
 class Machine(NamedTuple):
-    """What a group of runs may use."""
+    """Holds what a group of runs may use."""
 
     kind: str
     """JAX's name of the platform: cpu, gpu or tpu."""
@@ -74,7 +74,7 @@ class Group(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a group ended."""
+    """Says how a group ended."""
 
     group: Group
     kind: Literal["done", "failed", "busy", "lost", "interrupted"]
@@ -84,7 +84,7 @@ class Outcome(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What could not be trained."""
+    """Holds what could not be trained."""
 
     failures: dict[str, str]
     """Reasons by the ids of jobs."""
@@ -95,7 +95,7 @@ class Summary(NamedTuple):
 
 @runtime_checkable
 class Executor(Protocol):
-    """Where groups run: this process, workers, or a cluster."""
+    """Runs groups: in this process, in workers, or on a cluster."""
 
     @property
     def machine(self) -> Machine: ...  # what each group may use

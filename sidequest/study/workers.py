@@ -39,7 +39,7 @@ _Pipe: TypeAlias = Any  # one end; its class differs between systems
 
 
 class Share(NamedTuple):
-    """What one worker gets of the machine."""
+    """Holds what one worker gets of the machine."""
 
     cores: tuple[int, ...] = ()
     """Numbers of cores; empty: all."""

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class Ending(NamedTuple):
-    """What ends a period of one mode."""
+    """Holds what ends a period of one mode."""
 
     kind: Int[AnyArray, ""]
     """NEVER, COUNTER, COIN or INFORMED; the same in all episodes."""

@@ -73,7 +73,7 @@ _HUGE = 1e18  # a signal beyond it counts as this: its square must fit in float3
 
 
 class Scale(NamedTuple):
-    """What depends on the decade of the target rate."""
+    """Holds what depends on the decade of the target rate."""
 
     count: Int[AnyArray, "*B"]
     """Signals so far."""

@@ -162,7 +162,7 @@ class MetaState(NamedTuple):
 
 
 class ArmProbabilities(NamedTuple):
-    """What actors need to draw arms."""
+    """Holds what actors need to draw arms."""
 
     variant: VariantArrays
     probabilities: Float[AnyArray, "D K"]

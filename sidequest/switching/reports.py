@@ -19,7 +19,7 @@ _TRIGGERS = {int(COUNTER): "counter", int(COIN): "coin"}
 
 
 class Status(NamedTuple):
-    """What every environment is doing, and why: arrays [streams]."""
+    """Holds what every environment is doing, and why: arrays [streams]."""
 
     explores: Bool[np.ndarray, "B"]
     elapsed: Int[np.ndarray, "B"]

@@ -207,7 +207,7 @@ class Switch:
 
     @property
     def modes(self) -> Bool[np.ndarray, "B"]:
-        """Which environments explore: what the last step returned."""
+        """Returns which environments explore: what the last step returned."""
         return self._state.controllers.mode.copy()
 
     def status(self) -> reports.Status:

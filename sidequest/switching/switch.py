@@ -56,7 +56,7 @@ SignalFunction: TypeAlias = Callable[[Signals], Any] | Signal
 
 
 class Finished(NamedTuple):
-    """What statistics and bandits need of an episode."""
+    """Holds what statistics and bandits need of an episode."""
 
     choices: Int[AnyArray, "D B"]
     returns: Float[AnyArray, "B"]

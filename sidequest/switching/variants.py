@@ -30,7 +30,7 @@ EXAMPLE = "XU-intra(10,informed,p*,X)"
 
 
 class ExploreMode(NamedTuple):
-    """What exploring does, in words; its numbers are in `agent.modes`."""
+    """Says what exploring does, in words; its numbers are in `agent.modes`."""
 
     words: str
     heads: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class ExploreMode(NamedTuple):
 
 
 class Trigger(NamedTuple):
-    """What ends an exploit period, in words; its signal is in `switching.triggers`."""
+    """Says what ends an exploit period, in words; its signal is in `switching.triggers`."""
 
     words: str = ""
     heads: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ TRIGGERS = {
 
 
 class Amount(NamedTuple):
-    """How long a period lasts, or how likely it is to end at a step."""
+    """Says how long a period lasts, or how likely it is to end at a step."""
 
     unit: Literal["steps", "share", "rate", "same"]
     """`share` is in per cent of the episode's length; `same` is the paper's `=`."""
