@@ -43,6 +43,7 @@ SEES = {
             "records",
             "switching.variants",
             "switching.descriptions",
+            "switching.simulation",  # on NumPy alone
             "environments.scores",
         ),
     },

@@ -150,13 +150,15 @@ def _compare(variants: list[Variant], traces: list[Trace]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from sidequest.switching.simulation import characteristics
+
     columns: list[dict[str, Any]] = [variant.as_dict() for variant in variants]
     for column in columns:
         column["bandits"] = [
             f"{one['name']}: {listed(one['arms'])}" for one in column["bandits"]
         ]
     for column, trace in zip(columns, traces, strict=False):
-        p, median = _characteristics(trace)
+        p, median = characteristics(trace)
         column |= {"p_X here": f"{p:.3g}", "med_X here": f"{median:g}".replace("nan", "")}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("", *map(str, variants)):
@@ -195,20 +197,12 @@ def _play_example(variant: Variant, steps: int, episode: int, seed: int) -> Trac
     return Trace(*(column[-steps:] for column in trace))
 
 
-def _characteristics(trace: Trace) -> tuple[float, float]:
-    """Returns (p_X, med_X) of all steps; an episode's start ends a period."""
-    import numpy as np
-
-    from sidequest.switching.periods import periods
-
-    apart = np.insert(trace.modes, trace.is_first.nonzero()[0], False)
-    return float(trace.modes.mean()), float(periods(apart).median)
-
-
 def _show_strips(variants: list[Variant], traces: list[Trace]) -> None:
     """Prints the strip of each variant's example, and the numbers that summarise it."""
     from rich.console import Console
     from rich.text import Text
+
+    from sidequest.switching.simulation import characteristics
 
     console = Console(highlight=False)
     (exploit, exploit_style), (explore, explore_style) = _LETTERS.values()
@@ -225,7 +219,7 @@ def _show_strips(variants: list[Variant], traces: list[Trace]) -> None:
             console.print(line, no_wrap=True, crop=False, overflow="ignore")
         if len(variants) > 1:
             continue  # the table has its numbers
-        p, median = _characteristics(trace)
+        p, median = characteristics(trace)
         typical = "none" if median != median else f"{median:g} steps"
         console.print(
             "",

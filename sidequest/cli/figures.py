@@ -13,8 +13,6 @@ from sidequest.errors import InvalidRequest, unknown
 
 if TYPE_CHECKING:
     from sidequest.figures.data import Records
-    from sidequest.figures.illustrations import Scene, Stage
-    from sidequest.types import Trace
 
 ILLUSTRATIONS = "illustrations"
 
@@ -108,23 +106,6 @@ def draw_illustrations(out: Path) -> None:
     from sidequest.figures.illustrations import draw_all
     from sidequest.figures.style import SUFFIXES, save
 
-    for name, figure in draw_all(simulate):
+    for name, figure in draw_all():
         for suffix in SUFFIXES:
             print(save(figure, out / f"{name}{suffix}"), flush=True)
-
-
-def simulate(stage: Stage, scene: Scene) -> Trace:
-    """Runs the real controllers through a scene; keeps the episodes to be shown."""
-    from sidequest.figures.illustrations import last_steps, surprise
-    from sidequest.switching.simulation import simulate
-    from sidequest.switching.variants import parse
-
-    unsure = surprise(stage, late=scene.late)
-    trace = simulate(
-        parse(scene.variant),
-        steps=len(unsure),
-        episode=stage.episode,
-        seed=scene.seed,
-        surprise=unsure,
-    )
-    return last_steps(trace, stage.steps)

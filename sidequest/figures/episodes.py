@@ -54,7 +54,7 @@ def granularities(records: Records) -> Plot | None:
         later = pl.col("length").cum_sum(reverse=True) - pl.col("length")
         newest = episodes.filter(variant=name).filter(later < steps)
         modes = read_traces(records, newest, "modes")["modes"].to_list()
-        strip = illustrations.last_steps(_make_strip(modes), steps)
+        strip = illustrations.Strip(*(one[-steps:] for one in _make_strip(modes)))
         rows.append(illustrations.Row(style.look(name).letter, name, strip))
     figure = illustrations.draw_granularities(rows, typical)
     game = episodes["game"][0]

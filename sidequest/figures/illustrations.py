@@ -2,14 +2,13 @@
 one variant's example in detail.
 
 They draw traces: what the real controllers do in a made-up game. A trace is shown as a
-*strip*, one row of bars in the colours of the modes. This module says which variants are
-shown in which game; `simulate`, which the caller passes, runs the controllers.
+*strip*, one row of bars in the colours of the modes.
 """
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -19,9 +18,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from sidequest.figures import style
-
-if TYPE_CHECKING:
-    from sidequest.types import Trace  # needs JAX, which drawing does not
+from sidequest.switching import simulation
+from sidequest.switching.variants import parse
+from sidequest.types import Trace
 
 _EXPLOIT_HEIGHT = 0.5  # of a row; the lower bar is the cue for those who see no hue
 _EXPLORE_HEIGHT = 0.8
@@ -69,19 +68,12 @@ class Strip(NamedTuple):
     is_first: np.ndarray
 
 
-_Columns = TypeVar("_Columns", bound=tuple)
-
-
 class Row(NamedTuple):
     """A strip with its label."""
 
     label: str
     variant: str
-    trace: "Strip | Trace"
-
-
-Simulate: TypeAlias = "Callable[[Stage, Scene], Trace]"
-"""Runs the controllers of a scene and returns the steps that are shown."""
+    trace: Strip | Trace
 
 
 def read_stage(name: str) -> Stage:
@@ -93,18 +85,30 @@ def read_stage(name: str) -> Stage:
     return Stage(**{"groups": [], **stage})
 
 
-def draw_all(simulate: Simulate) -> Iterator[tuple[str, Figure]]:
+def draw_all() -> Iterator[tuple[str, Figure]]:
     """Yields the paper's illustrations with the names of their files."""
     stage = read_stage("figure-1")
-    yield "figure-1", draw_granularities(_play(simulate, stage), stage.episode)
+    yield "figure-1", draw_granularities(_play_scenes(stage), stage.episode)
     for name in ("figure-2", "figure-2-appendix"):
-        yield name, _draw_design_space(simulate, read_stage(name))
-    yield "readme", _draw_in_brief(simulate, read_stage("readme"))
+        yield name, _draw_design_space(read_stage(name))
+    yield "readme", _draw_in_brief(read_stage("readme"))
 
 
-def _play(simulate: Simulate, stage: Stage) -> list[Row]:
-    """Plays each scene and returns the strips to be drawn."""
-    return [Row(one.label, one.variant, simulate(stage, one)) for one in stage.scenes]
+def play(stage: Stage, scene: Scene) -> Trace:
+    """Runs the real controllers through a scene; returns the episodes to be shown."""
+    unsure = surprise(stage, late=scene.late)
+    trace = simulation.simulate(
+        parse(scene.variant),
+        steps=len(unsure),
+        episode=stage.episode,
+        seed=scene.seed,
+        surprise=unsure,
+    )
+    return Trace(*(column[-stage.steps :] for column in trace))
+
+
+def _play_scenes(stage: Stage) -> list[Row]:
+    return [Row(one.label, one.variant, play(stage, one)) for one in stage.scenes]
 
 
 def surprise(stage: Stage, *, late: bool) -> Float[np.ndarray, "T"]:
@@ -118,37 +122,18 @@ def surprise(stage: Stage, *, late: bool) -> Float[np.ndarray, "T"]:
     return np.tile(np.asarray(one, np.float32), _WARM_UP + stage.shown)
 
 
-def characteristics(trace: "Strip | Trace", *, cut: bool = True) -> tuple[float, float]:
-    """Returns (p_X, med_X) of all steps; the median is NaN if nothing explored."""
-    lengths = [length for _, length in _explore_periods(trace, cut=cut)]
-    median = float(np.median(lengths)) if lengths else float("nan")
-    return float(trace.modes.mean()), median
-
-
-def _explore_periods(trace: "Strip | Trace", *, cut: bool = True) -> list[tuple[int, int]]:
+def _explore_periods(trace: Strip | Trace) -> list[tuple[int, int]]:
     """Returns the first step and the length of each explore period, in order.
 
-    An episode's end ends a period, unless `cut` is False:
-
-    t         0 1 2 3 4 5      cut        (2, 2) (4, 1)
-    is_first  1 0 0 0 1 0      not cut    (2, 3)
-    mode      G G X X X G
+    An episode's end ends a period: `GGXX|XG` has (2, 2) and (4, 1).
     """
-    begins = np.append(True, np.diff(trace.modes))
-    if cut:
-        begins |= trace.is_first
-    starts = np.flatnonzero(begins)
+    starts = np.flatnonzero(np.append(True, np.diff(trace.modes)) | trace.is_first)
     lengths = np.diff(np.append(starts, len(trace.modes)))
     periods = zip(starts.tolist(), lengths.tolist(), strict=True)
     return [(start, length) for start, length in periods if trace.modes[start]]
 
 
-def last_steps(trace: _Columns, steps: int) -> _Columns:
-    """Returns the end of a trace, where all averages have settled."""
-    return type(trace)(*(column[-steps:] for column in trace))
-
-
-def draw_strip(axes: Axes, trace: "Strip | Trace", row: float = 0.0) -> None:
+def draw_strip(axes: Axes, trace: Strip | Trace, row: float = 0.0) -> None:
     """Draws a strip of height 1 around y = `row`; step t fills x from t to t + 1."""
     # One blue bar lies under all of it: side by side, bars would show seams.
     for bars, height, colour in (
@@ -187,7 +172,9 @@ def _add_legend(on: Axes | Figure, *, switches: bool = False, **placement: Any) 
 def _place_points(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
     """Returns (p_X, med_X) by label; experiment-level periods outlast episodes."""
     return {
-        row.label: characteristics(row.trace, cut="experiment-level" not in row.variant)
+        row.label: simulation.characteristics(
+            row.trace, cut="experiment-level" not in row.variant
+        )
         for row in rows
     }
 
@@ -243,7 +230,7 @@ def _draw_characteristics(
 
 
 @style.styled
-def _draw_design_space(simulate: Simulate, stage: Stage) -> Figure:
+def _draw_design_space(stage: Stage) -> Figure:
     """Draws figure 2: how each choice in the name of a variant changes when it explores."""
     names = [variant for group in stage.groups for variant in group["variants"]]
     lines = len(names) + _GAP * len(stage.groups)
@@ -255,14 +242,14 @@ def _draw_design_space(simulate: Simulate, stage: Stage) -> Figure:
     top, bottom = 1 - 0.35 / tall, 0.25 / tall
     figure.subplots_adjust(left=left, right=0.985, top=top, bottom=bottom, hspace=0.12)
     for axes, signal in zip(grid, stage.signals, strict=False):
-        _draw_area(axes, signal.label, simulate(stage, signal))
+        _draw_area(axes, signal.label, play(stage, signal))
     axes, y = grid[-1], 0.0
     for group in stage.groups:
         y += _GAP
         font = {"size": style.SMALL, "style": "italic", "va": "center"}
         axes.text(0, y - 0.8, group["title"], **font)
         for variant in group["variants"]:
-            draw_strip(axes, simulate(stage, Scene(variant)), y)
+            draw_strip(axes, play(stage, Scene(variant)), y)
             _write_name(axes, variant, y, group["choice"])
             y += 1
     _frame_strips(axes, stage.steps)
@@ -288,7 +275,7 @@ def _write_name(axes: Axes, name: str, y: float, choice: int) -> None:
     axes.text(s=bold, color=style.INK, weight="bold", **place, **font)
 
 
-def _draw_area(axes: Axes, label: str, trace: "Trace") -> None:
+def _draw_area(axes: Axes, label: str, trace: Trace) -> None:
     """Draws the signal of an informed trigger as an area."""
     signal = np.nan_to_num(trace.signal)
     axes.fill_between(np.arange(len(signal)) + 0.5, signal, color=style.GREY, linewidth=0)
@@ -301,14 +288,14 @@ def _draw_area(axes: Axes, label: str, trace: "Trace") -> None:
 
 
 @style.styled
-def _draw_in_brief(simulate: Simulate, stage: Stage) -> Figure:
+def _draw_in_brief(stage: Stage) -> Figure:
     """Draws the README's picture: one episode, explored in four ways."""
-    rows = _play(simulate, stage)
+    rows = _play_scenes(stage)
     figure = style.new_figure(8.0, 2.5)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[0.9, len(rows)])
     figure.subplots_adjust(left=0.285, right=0.985, top=0.87, bottom=0.07, hspace=0.05)
     (signal,) = stage.signals
-    _draw_area(top, signal.label, simulate(stage, signal))
+    _draw_area(top, signal.label, play(stage, signal))
     place = {"x": -0.015, "transform": bottom.get_yaxis_transform()}
     place |= {"ha": "right", "va": "center"}
     name = {"size": 6, "family": "monospace", "color": style.GREY}
@@ -326,7 +313,7 @@ def _draw_in_brief(simulate: Simulate, stage: Stage) -> Figure:
 
 
 @style.styled
-def draw_example(trace: "Trace", name: str) -> Figure:
+def draw_example(trace: Trace, name: str) -> Figure:
     """Draws one variant's example over time: signal (if it has one), probability, modes."""
     informed = not np.isnan(trace.signal).all()
     heights = [1.4, 1.4, 1.2] if informed else [1.4, 1.2]
@@ -335,7 +322,7 @@ def draw_example(trace: "Trace", name: str) -> Figure:
     panels = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
     top, bottom = 1 - 0.55 / tall, 0.42 / tall
     figure.subplots_adjust(left=0.09, right=0.98, top=top, bottom=bottom, hspace=0.2)
-    p, median = characteristics(trace)
+    p, median = simulation.characteristics(trace)
     typical = "–" if np.isnan(median) else f"{median:g} steps"
     subtitle = f"$p_X$ = {p:.2f}    med$_X$ = {typical}"
     figure.text(0.09, 1 - 0.22 / tall, name, size=style.LARGE, weight="bold")
@@ -352,7 +339,7 @@ def draw_example(trace: "Trace", name: str) -> Figure:
     return figure
 
 
-def switches(trace: "Trace") -> tuple[Bool[np.ndarray, "T"], Bool[np.ndarray, "T"]]:
+def switches(trace: Trace) -> tuple[Bool[np.ndarray, "T"], Bool[np.ndarray, "T"]]:
     """Returns which steps switch to explore, and which switch to exploit.
 
     An episode's first step does neither: it starts a new count.
@@ -362,7 +349,7 @@ def switches(trace: "Trace") -> tuple[Bool[np.ndarray, "T"], Bool[np.ndarray, "T
     return inside & trace.modes & ~before, inside & ~trace.modes & before
 
 
-def _draw_signal(axes: Axes, trace: "Trace") -> None:
+def _draw_signal(axes: Axes, trace: Trace) -> None:
     """Draws what the trigger read; gaps are steps at which it was not asked."""
     steps, (to_explore, _) = np.arange(len(trace.modes)) + 0.5, switches(trace)
     axes.plot(steps, trace.signal, color=style.INK, linewidth=0.8)
@@ -370,7 +357,7 @@ def _draw_signal(axes: Axes, trace: "Trace") -> None:
     axes.set_ylabel("trigger\nsignal")
 
 
-def _draw_probability(axes: Axes, trace: "Trace") -> None:
+def _draw_probability(axes: Axes, trace: Trace) -> None:
     """Draws the probability to leave the present mode, in the colour of that mode."""
     steps, asked = np.arange(len(trace.modes)) + 0.5, ~trace.is_first
     before = np.append(trace.modes[0], trace.modes[:-1])
@@ -392,7 +379,7 @@ def _draw_probability(axes: Axes, trace: "Trace") -> None:
     axes.set_ylabel("probability\nof a switch")
 
 
-def _draw_modes(axes: Axes, trace: "Trace") -> None:
+def _draw_modes(axes: Axes, trace: Trace) -> None:
     """Draws the strip, and below it a mark for each reward."""
     draw_strip(axes, trace)
     steps = np.flatnonzero(trace.reward > 0) + 0.5

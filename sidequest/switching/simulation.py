@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sidequest.switching.periods import periods
 from sidequest.switching.switch import DISCOUNT, UNIFORMS, make_switch
 from sidequest.switching.variants import Variant
 from sidequest.types import Signals, Trace
@@ -53,6 +54,17 @@ def simulate(
             rows.append((played.mode[0], played.signal[0], played.probability[0]))
     modes, signal, probability = map(np.array, zip(*rows, strict=True))
     return Trace(modes, signals.is_first, signal, probability, signals.reward)
+
+
+def characteristics(trace, *, cut: bool = True) -> tuple[float, float]:
+    """Returns (p_X, med_X) of all steps; the median is NaN if nothing explored.
+
+    An episode's end ends a period, unless `cut` is False. `trace` has `modes` and
+    `is_first`.
+    """
+    ends = np.flatnonzero(trace.is_first) if cut else []
+    apart = np.insert(trace.modes, ends, False)
+    return float(trace.modes.mean()), float(periods(apart).median)
 
 
 def _patches(rng: np.random.Generator, steps: int, episode: int) -> Float[np.ndarray, "T"]:

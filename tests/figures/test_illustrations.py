@@ -9,9 +9,8 @@ import pytest
 from matplotlib.colors import to_rgba
 
 import sidequest
-from sidequest.cli import figures as command
 from sidequest.cli import main
-from sidequest.figures import style
+from sidequest.figures import illustrations, style
 from sidequest.figures.illustrations import (
     Row,
     Scene,
@@ -19,23 +18,22 @@ from sidequest.figures.illustrations import (
     _explore_periods,
     _place_points,
     _write_name,
-    characteristics,
     draw_example,
     draw_granularities,
     draw_strip,
-    last_steps,
     read_stage,
     switches,
 )
+from sidequest.switching.simulation import characteristics
 from sidequest.switching.variants import parse
 from tests.figures.traces import trace_of
 
 FIGURE_1, FIGURE_2 = read_stage("figure-1"), read_stage("figure-2")
-REAL, PLAYED = command.simulate, {}
+REAL, PLAYED = illustrations.play, {}
 
 
-def simulate(stage, scene):
-    """The command's simulation, once for all tests."""
+def play(stage, scene):
+    """The real controllers, once for all tests."""
     key = (stage.episode, stage.shown, scene)
     if key not in PLAYED:
         PLAYED[key] = REAL(stage, scene)
@@ -49,9 +47,7 @@ def bars(collection) -> list[tuple[float, float]]:
 
 
 def test_explore_periods_end_with_the_mode_or_the_episode():
-    trace = trace_of("GGXX|XG")
-    assert _explore_periods(trace) == [(2, 2), (4, 1)]
-    assert _explore_periods(trace, cut=False) == [(2, 3)]
+    assert _explore_periods(trace_of("GGXX|XG")) == [(2, 2), (4, 1)]
 
 
 @pytest.mark.parametrize("text", ["GXXGGX", "X", "XXXX", "GXGXXXGG"])
@@ -65,13 +61,6 @@ def test_characteristics_of_several_episodes():
     assert characteristics(trace_of("GXXX|XGGG"), cut=False) == (0.5, 4.0)
     p, median = characteristics(trace_of("GGG"))
     assert p == 0 and math.isnan(median)
-
-
-def test_last_steps_keeps_the_end_of_every_column():
-    end = last_steps(trace_of("GGG|XGX"), 3)
-    assert end.modes.tolist() == [True, False, True]
-    assert end.is_first.tolist() == [True, False, False]
-    assert all(len(column) == 3 for column in end)
 
 
 def test_a_strip_has_bars_at_the_right_places_in_the_right_colours():
@@ -108,7 +97,7 @@ def test_saving_twice_gives_the_same_bytes(tmp_path):
 
 @pytest.fixture(scope="module")
 def rows():
-    played = {one: simulate(FIGURE_1, one) for one in FIGURE_1.scenes}
+    played = {one: play(FIGURE_1, one) for one in FIGURE_1.scenes}
     return {one.label: Row(one.label, one.variant, trace) for one, trace in played.items()}
 
 
@@ -187,7 +176,7 @@ def test_each_group_of_figure_2_differs_in_its_choice_alone():
 
 def test_different_choices_make_different_strips():
     for group in FIGURE_2.groups:
-        traces = [simulate(FIGURE_2, Scene(name)) for name in group["variants"]]
+        traces = [play(FIGURE_2, Scene(name)) for name in group["variants"]]
         assert len({trace.modes.tobytes() for trace in traces}) == len(traces)
 
 
@@ -201,7 +190,7 @@ def test_the_choice_in_question_is_the_bold_part_of_the_name():
 
 
 def test_the_command_writes_every_figure_and_says_where(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "simulate", simulate)
+    monkeypatch.setattr(illustrations, "play", play)
     with pytest.raises(SystemExit) as caught:
         main(["figures", "illustrations", "--out", str(tmp_path / "new")])
     assert not caught.value.code
