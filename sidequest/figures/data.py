@@ -35,6 +35,8 @@ _COLUMNS: dict[str, dict[str, Any]] = {
 """The columns that figures need of each table, besides `frames`."""
 _GROWING = ("learning", "evaluations", "episodes")
 """Tables whose newest row says how far a run is."""
+_PARTS = ("early", "late", "second_half")
+"""Parts of training: the first and the last 10%, and the second half."""
 
 
 class LeftOut(NamedTuple):
@@ -119,8 +121,6 @@ class RunTables(NamedTuple):
     info: dict[str, Any]
     tables: dict[str, pl.DataFrame]
     frames_done: int
-    measures: dict[str, Any]
-    """The columns of `Records.runs` that come from tables."""
 
 
 def read_records(folder: Path) -> Records:
@@ -147,111 +147,27 @@ def read_records(folder: Path) -> Records:
     return make_records(folder, plan, found, left_out)
 
 
-def make_records(
-    folder: Path,
-    plan: dict[str, Any],
-    found: Sequence[RunTables],
-    left_out: Sequence[LeftOut] = (),
-) -> Records:
-    """Joins the tables of all runs and measures each run.
-
-    Of two runs of the same kind and seed, such as one started twice into two folders,
-    the one that got further counts.
-    """
-    planned = {folder / item["folder"]: item for item in plan.get("runs", [])}
-    furthest: dict[tuple, tuple[RunTables, dict[str, Any]]] = {}
-    for one, own in zip(found, _differing_settings(found), strict=True):
-        if one.folder in planned:
-            own = planned[one.folder].get("settings", {})
-        kind = (*(one.info[key] for key in ("variant", "game", "seed")), _as_json(own))
-        known = furthest.get(kind)
-        if known is None or one.frames_done > known[0].frames_done:
-            furthest[kind] = one, own
-    chosen = [one for one, _ in furthest.values()]
-    there = {one.folder for one in (*found, *left_out)}
-    return Records(
-        name=plan.get("name", folder.resolve().name),
-        title=plan.get("title", folder.resolve().name),
-        folder=folder,
-        plan=plan,
-        infos=tuple(one.info for one in chosen),
-        missing=tuple(item for one, item in planned.items() if one not in there),
-        left_out=tuple(left_out),
-        runs=_describe_runs(list(furthest.values()), planned),
-        **_join_tables(chosen or [select_tables(folder, {}, {})]),
-    )
-
-
 def select_tables(
     folder: Path, info: dict[str, Any], tables: Mapping[str, pl.DataFrame]
 ) -> RunTables:
-    """Measures one run and selects what figures need of its tables, those that it has."""
+    """Selects what figures need of a run's tables, and marks the parts of its training."""
     whole = {
         name: _with_types(tables.get(name), {"frames": pl.Int64(), **columns})
         for name, columns in _COLUMNS.items()
     }
     growing = pl.concat([whole[name].select("frames") for name in _GROWING])
     end = growing.select(pl.col("frames").max().fill_null(0)).item()
-    frames = pl.col("frames")
-    whole = {
-        name: frame.with_columns(early=frames <= end / 10, late=frames > end - end / 10)
-        for name, frame in whole.items()
-        if name != "learning"  # no figure shows it
-    }
-    exploits = pl.col("length") * (1 - pl.col("p_X"))
-    switches = (
-        whole["episodes"]
-        .filter(exploits > 0, pl.col("target_rate").is_not_null())
-        .group_by("target_rate", second_half=frames > end / 2)
-        .agg(
-            made=(pl.col("realised_rate") * exploits).sum(),
-            asked=(pl.col("target_rate") * exploits).sum(),
-        )
-        .sort("target_rate", "second_half")
-    )
     # All modes of all episodes are too much to hold: `read_traces` reads those of some.
     explored = pl.col("modes").str.count_matches("X", literal=True).cast(pl.Int64())
-    chosen = {
-        "evaluations": whole["evaluations"].select("frames", "return"),
-        "episodes": whole["episodes"].select("frames", "p_X", "rmed_X"),
-        "switches": switches,
-        "bandits": whole["bandits"].drop("early", "late"),
-        "traces": whole["traces"].select(
-            "frames", "length", explored=explored, row=pl.int_range(pl.len())
-        ),
-    }
-    return RunTables(folder, info, chosen, end, _measure(whole, end))
-
-
-def _measure(tables: Mapping[str, pl.DataFrame], end: int) -> dict[str, Any]:
-    """Returns how far a run is, its score, and how it explored."""
-    # By frames, not by the number of evaluations: beside an emulator, episodes end when
-    # they end. Every episode of the last 10% counts once.
-    evaluations = tables["evaluations"].drop_nulls("return")
-    counted = evaluations.filter("late")
-    if counted.is_empty():
-        counted = evaluations.filter(pl.col("frames") == pl.col("frames").max())
-    means = [
-        pl.col(name).filter(pl.col(phase)).mean().alias(f"{phase}_{name}")
-        for name in ("p_X", "med_X", "rmed_X", "target_rate")
-        for phase in ("early", "late")
-    ]
-    p_X, episodes = pl.col("p_X"), tables["episodes"]
-    explored = episodes.select(*means, mean_p_X=p_X.mean(), std_p_X=p_X.std(ddof=0))
-    late, probability = tables["bandits"].filter("late"), pl.col("probability")
-    arms = late.group_by("bandit", "arm", maintain_order=True).agg(probability.mean())
-    moved = arms.group_by("bandit").agg((probability - 1 / pl.len()).abs().sum() / 2)
-    steps, times = pl.col("arm").log10(), pl.col("frames").n_unique()
-    preferred = late.filter(pl.col("bandit") == "exploit").select(
-        preferred=(steps * probability).sum() / times, even=steps.unique().mean()
+    whole["traces"] = whole["traces"].select(
+        "frames", "length", explored=explored, row=pl.int_range(pl.len())
     )
-    return {
-        **{name: len(frame) for name, frame in tables.items()},
-        **{"frames_done": end, "score": counted["return"].mean(), "scored": len(counted)},
-        **explored.row(0, named=True),
-        **preferred.row(0, named=True),
-        "shifted": moved.select(probability.max().fill_null(0.0)).item(),
-    }
+    del whole["learning"]  # no figure shows it
+    frames = pl.col("frames")
+    parts = (frames <= end / 10, frames > end - end / 10, frames > end / 2)
+    parts = dict(zip(_PARTS, parts, strict=True))
+    marked = {name: table.with_columns(**parts) for name, table in whole.items()}
+    return RunTables(folder, info, marked, end)
 
 
 def _with_types(frame: pl.DataFrame | None, types: Mapping[str, Any]) -> pl.DataFrame:
@@ -265,70 +181,140 @@ def _with_types(frame: pl.DataFrame | None, types: Mapping[str, Any]) -> pl.Data
     )
 
 
-def _join_tables(found: Sequence[RunTables]) -> dict[str, pl.DataFrame]:
-    """Puts the tables of all runs below each other, with the number of the run.
+def make_records(
+    folder: Path,
+    plan: dict[str, Any],
+    found: Sequence[RunTables],
+    left_out: Sequence[LeftOut] = (),
+) -> Records:
+    """Joins the tables of all runs and measures each run.
 
-    Empties the tables of the single runs, so that memory holds each number once.
+    Of two runs of the same kind and seed, such as one started twice into two folders,
+    the one that got further counts. The tables of the single runs are emptied, so that
+    memory holds each number once.
     """
-    return {
+    planned = {folder / item["folder"]: item for item in plan.get("runs", [])}
+    furthest: dict[tuple, tuple[RunTables, dict[str, Any]]] = {}
+    for one, own in zip(found, _differing_settings(found), strict=True):
+        if one.folder in planned:
+            own = planned[one.folder].get("settings", {})
+        kind = (*(one.info[key] for key in ("variant", "game", "seed")), _as_json(own))
+        known = furthest.get(kind)
+        if known is None or one.frames_done > known[0].frames_done:
+            furthest[kind] = one, own
+    chosen = [one for one, _ in furthest.values()]
+    none = select_tables(folder, {}, {})
+    tables = {
         name: pl.concat(
-            one.tables.pop(name).select(pl.lit(number, pl.Int64()).alias("run"), pl.all())
-            for number, one in enumerate(found)
+            one.tables.pop(name).insert_column(0, pl.lit(number, pl.Int64()).alias("run"))
+            for number, one in enumerate([*chosen, none])
         )
-        for name in tuple(found[0].tables)
+        for name in tuple(none.tables)
     }
+    runs = _describe_runs(list(furthest.values()), planned)
+    there = {one.folder for one in (*found, *left_out)}
+    return Records(
+        name=plan.get("name", folder.resolve().name),
+        title=plan.get("title", folder.resolve().name),
+        folder=folder,
+        plan=plan,
+        infos=tuple(one.info for one in chosen),
+        missing=tuple(item for one, item in planned.items() if one not in there),
+        left_out=tuple(left_out),
+        runs=_mark_usual(_measure(runs, tables)),
+        evaluations=tables["evaluations"].select("run", "frames", "return"),
+        episodes=tables["episodes"].select("run", "frames", "p_X", "rmed_X"),
+        switches=_count_switches(tables["episodes"]),
+        bandits=tables["bandits"].drop(_PARTS),
+        traces=tables["traces"].drop(_PARTS),
+    )
+
+
+def _measure(runs: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """Adds how much each run recorded, its score, and how it explored."""
+    # By frames, not by the number of evaluations: beside an emulator, episodes end when
+    # they end. Every episode of the last 10% counts once.
+    frames, p_X, probability = pl.col("frames"), pl.col("p_X"), pl.col("probability")
+    newest = frames == frames.max().over("run")
+    counted = pl.when(pl.col("late").any().over("run")).then("late").otherwise(newest)
+    evaluations = tables["evaluations"].drop_nulls("return").filter(counted)
+    means = [
+        pl.col(name).filter(pl.col(phase)).mean().alias(f"{phase}_{name}")
+        for name in ("p_X", "med_X", "rmed_X", "target_rate")
+        for phase in ("early", "late")
+    ]
+    bandits = tables["bandits"].filter("late")
+    arms = bandits.group_by("run", "bandit", "arm").agg(probability.mean())
+    moved = arms.group_by("run", "bandit").agg((probability - 1 / pl.len()).abs().sum() / 2)
+    steps, exploit = pl.col("arm").log10(), bandits.filter(bandit="exploit")
+    mean_steps = (steps * probability).sum() / frames.n_unique()
+    by_run = {name: table.group_by("run") for name, table in tables.items()}
+    for measured in (
+        *(rows.agg(pl.len().alias(name)) for name, rows in by_run.items()),
+        evaluations.group_by("run").agg(score=pl.mean("return"), scored=pl.len()),
+        by_run["episodes"].agg(*means, mean_p_X=p_X.mean(), std_p_X=p_X.std(ddof=0)),
+        moved.group_by("run").agg(shifted=probability.max()),
+        exploit.group_by("run").agg(preferred=mean_steps, even=steps.unique().mean()),
+    ):
+        runs = runs.join(measured, on="run", how="left", maintain_order="left")
+    runs = runs.with_columns(pl.col(*tables, "scored", "shifted").fill_null(0))
+    scores = runs.select("game", "score", "scored").rows()
+    learned = pl.Series([has_learned(*one) for one in scores], dtype=pl.Boolean())
+    return runs.with_columns(learned=learned)
+
+
+def _count_switches(episodes: pl.DataFrame) -> pl.DataFrame:
+    """Returns `Records.switches`."""
+    exploits = pl.col("length") * (1 - pl.col("p_X"))
+    counts = {"made": pl.col("realised_rate"), "asked": pl.col("target_rate")}
+    kind = ("run", "target_rate", "second_half")
+    return (
+        episodes.filter(exploits > 0, pl.col("target_rate").is_not_null())
+        .group_by(kind)
+        .agg((rate * exploits).sum().alias(name) for name, rate in counts.items())
+        .sort(kind)
+    )
 
 
 def _describe_runs(
     found: Sequence[tuple[RunTables, dict[str, Any]]], planned: Mapping[Path, dict]
 ) -> pl.DataFrame:
-    """Returns one row per run, with what run.json, the plan and the tables say."""
+    """Returns one row per run, with what run.json and the plan say."""
     settings = [(one.info["game"], own) for one, own in found]
     varying = {key for _, key in _varying_settings(settings)}
     rows = []
     for number, (one, own) in enumerate(found):
-        name, game, measures = one.info["variant"], one.info["game"], one.measures
+        name, info = one.info["variant"], one.info
         variant = read_variant(name)
-        budget = int(planned.get(one.folder, {}).get("frames", one.info.get("frames", 0)))
-        finished = bool(one.info.get("finished"))
-        played = one.info.get("frames_done") if finished else None
-        said = {key: own[key] for key in sorted(varying) if key in own}
-        text = ", ".join(
-            f"{key}={value if isinstance(value, str) else json.dumps(value)}"
-            for key, value in said.items()
+        budget = int(planned.get(one.folder, {}).get("frames", info.get("frames", 0)))
+        finished = bool(info.get("finished"))
+        played = info.get("frames_done") if finished else None
+        said = ", ".join(
+            f"{key}={own[key] if isinstance(own[key], str) else json.dumps(own[key])}"
+            for key in sorted(varying & own.keys())
         )
         rows.append(
             {
                 "run": number,
                 "folder": str(one.folder),
                 "variant": name,
-                "game": game,
-                "seed": one.info["seed"],
+                "game": info["game"],
+                "seed": info["seed"],
                 "mode": variant.mode if variant else None,
                 "setting": name.partition("-")[2],
                 "frames": played or budget,  # runs play whole chunks, which may be more
+                "frames_done": one.frames_done,
                 "finished": finished,
                 "settings": _as_json(own),
                 "budget": f"{budget:.1e}",
-                "label": f"{name} [{text}]" if text else name,
-                "watkins": _uses_watkins(one.info, own, variant),
-                "learned": has_learned(game, measures["score"], measures["scored"]),
-                **measures,
+                "label": f"{name} [{said}]" if said else name,
+                "watkins": _uses_watkins(info, own, variant),
             }
         )
-    measures = select_tables(Path(), {}, {}).measures
-    schema = {**dict.fromkeys(measures, pl.Float64()), **_TYPES}
-    return _mark_usual(pl.DataFrame(rows, schema=schema))
-
-
-_TYPES = {
-    **dict.fromkeys(("run", "seed", "frames", "frames_done", "scored"), pl.Int64()),
-    **dict.fromkeys(("evaluations", "episodes", "bandits", "traces"), pl.Int64()),
-    **dict.fromkeys(("folder", "variant", "game", "mode", "setting"), pl.String()),
-    **dict.fromkeys(("settings", "budget", "label"), pl.String()),
-    **dict.fromkeys(("finished", "watkins", "learned"), pl.Boolean()),
-}
-"""Of the columns of `Records.runs` that are no fractions."""
+    numbers, flags = ("run", "seed", "frames", "frames_done"), ("finished", "watkins")
+    texts = ("folder", "variant", "game", "mode", "setting", "settings", "budget", "label")
+    types = dict.fromkeys(texts, pl.String()) | dict.fromkeys(flags, pl.Boolean())
+    return pl.DataFrame(rows, schema=types | dict.fromkeys(numbers, pl.Int64()))
 
 
 def _mark_usual(runs: pl.DataFrame) -> pl.DataFrame:

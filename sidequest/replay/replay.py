@@ -22,7 +22,6 @@ returns the oldest with each write.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import jax
@@ -109,12 +108,19 @@ class Sample(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """Pure functions on a `ReplayState`; see the private functions of these names."""
+    """Pure functions on a `ReplayState`."""
 
     init: Callable[[], ReplayState]
     add: Callable[[ReplayState, PyTree, PyTree, Float[Array, " B"]], ReplayState]
+    """(state, steps [L, B, ...], core [B, ...], priorities) -> state. Overwrites the oldest
+    block, whose items can no longer be sampled. `core` is the recurrent state before step
+    `core_offset` of the block; `priorities` are of the items that it completes, which start
+    one block earlier."""
     sample: Callable[[Key, ReplayState, int], Sample]
+    """Samples items, with replacement, in proportion to a power of their priorities."""
     reprioritise: Callable[[ReplayState, Index, Float[Array, " batch"]], ReplayState]
+    """Sets new priorities of sampled items, except of those overwritten since. An item that
+    is in the batch more than once gets the largest of its priorities."""
     core_offset: int
     """The step of each block whose recurrent state `add` takes."""
     ring: Ring
@@ -122,49 +128,31 @@ class Replay(NamedTuple):
 
 def raw_store(step_example: PyTree, ring: Ring) -> Store:
     """Returns a store with one ring [N, B, L, ...] for each array."""
-    return Store(
-        init=lambda: init_ring(step_example, ring),
-        write=lambda state, number, steps: (
-            write_ring(state, number, steps),
-            jnp.maximum(number + 1 - ring.blocks, 0),
-        ),
-        read=lambda state, first, stream: read_ring(state, first, stream, ring=ring),
-    )
-
-
-def init_ring(step_example: PyTree, ring: Ring) -> PyTree:
-    """Returns empty rings for the arrays of a step."""
     shape = (ring.blocks, ring.streams, ring.block_length)
-    return jax.tree.map(lambda x: jnp.zeros(shape + x.shape, x.dtype), step_example)
 
+    def init() -> PyTree:
+        return jax.tree.map(lambda x: jnp.zeros(shape + x.shape, x.dtype), step_example)
 
-def write_ring(rings: PyTree, number: Int[Array, ""], steps: PyTree) -> PyTree:
-    """Writes block `number` [L, B, ...] over the oldest one."""
+    def write(rings, number, steps):
+        # Stored as [B, L], so that what is read together lies together: on a CPU, items of
+        # small images are read twice as fast as from [L, B].
+        def write_block(array, block):
+            return array.at[number % ring.blocks].set(jnp.swapaxes(block, 0, 1))
 
-    # Stored as [B, L], so that what is read together lies together: on a CPU, items of
-    # small images are read twice as fast as from [L, B].
-    def write(array, block):
-        return array.at[number % len(array)].set(jnp.swapaxes(block, 0, 1))
+        oldest = jnp.maximum(number + 1 - ring.blocks, 0)
+        return jax.tree.map(write_block, rings, steps), oldest
 
-    return jax.tree.map(write, rings, steps)
+    def read(rings, first, stream):
+        slots = (first[:, None] + jnp.arange(ring.item_blocks)[None]) % ring.blocks
 
+        def read_steps(array):
+            blocks = array[slots, stream[:, None]]
+            steps = blocks.reshape(len(first), -1, *array.shape[3:])
+            return steps[:, ring.skipped :]
 
-def read_ring(
-    rings: PyTree,
-    first: Int[Array, " batch"],
-    stream: Int[Array, " batch"],
-    *,
-    ring: Ring,
-) -> PyTree:
-    """Returns the steps of items that start in block `first`: [batch, time, ...]."""
-    slots = (first[:, None] + jnp.arange(ring.item_blocks)[None]) % ring.blocks
+        return jax.tree.map(read_steps, rings)
 
-    def read(array):
-        blocks = array[slots, stream[:, None]]
-        steps = blocks.reshape(len(first), -1, *array.shape[3:])
-        return steps[:, ring.skipped :]
-
-    return jax.tree.map(read, rings)
+    return Store(init, write, read)
 
 
 def make_replay(
@@ -180,6 +168,11 @@ def make_replay(
     store: MakeStore = raw_store,
 ) -> Replay:
     """Returns replay of at most `capacity` observations, in whole blocks.
+
+    With priorities p, priority exponent a and importance exponent b, an item's probability
+    and weight are
+
+        P(i) = p_i^a / sum_j p_j^a,    w_i = (1 / (N P(i)))^b / max_batch w
 
     Args:
       step_example: one step of one stream; only shapes and dtypes matter.
@@ -199,116 +192,62 @@ def make_replay(
     blocks = capacity // (block_length * streams)
     ring = Ring(blocks, streams, block_length, item_blocks, core_offset)
     kept = store(step_example, ring)
-    return Replay(
-        init=partial(_init, core_example, ring=ring, store=kept),
-        add=partial(_add, ring=ring, store=kept),
-        sample=partial(
-            _sample,
-            ring=ring,
-            store=kept,
-            priority_exponent=priority_exponent,
-            importance_exponent=importance_exponent,
-        ),
-        reprioritise=partial(_reprioritise, ring=ring),
-        core_offset=core_offset,
-        ring=ring,
-    )
 
+    def init() -> ReplayState:
+        rows = (blocks, streams)
+        return ReplayState(
+            contents=kept.init(),
+            cores=jax.tree.map(lambda x: jnp.zeros(rows + x.shape, x.dtype), core_example),
+            priorities=jnp.zeros(rows),
+            added=jnp.int32(0),
+            oldest=jnp.int32(0),
+        )
 
-def _init(core_example: PyTree, *, ring: Ring, store: Store) -> ReplayState:
-    rows = (ring.blocks, ring.streams)
-    return ReplayState(
-        contents=store.init(),
-        cores=jax.tree.map(lambda x: jnp.zeros(rows + x.shape, x.dtype), core_example),
-        priorities=jnp.zeros(rows),
-        added=jnp.int32(0),
-        oldest=jnp.int32(0),
-    )
+    def add(
+        state: ReplayState, steps: PyTree, core: PyTree, priorities: Float[Array, " B"]
+    ) -> ReplayState:
+        number = state.added
+        contents, oldest = kept.write(state.contents, number, steps)
+        cores = jax.tree.map(
+            lambda array, new: array.at[number % blocks].set(new), state.cores, core
+        )
+        rows = state.priorities.at[(number - 1) % blocks].set(_bounded(priorities))
+        state = ReplayState(contents, cores, rows, number + 1, oldest)
+        held = _is_held(state, _block_in_slot(state.added, ring), ring)
+        return state._replace(priorities=jnp.where(held[:, None], rows, 0.0))
 
+    def sample(key: Key, state: ReplayState, batch_size: int) -> Sample:
+        mass = jnp.where(state.priorities > 0, state.priorities**priority_exponent, 0.0)
+        block_key, stream_key = jax.random.split(key)
+        u_block = jax.random.uniform(block_key, (batch_size,))
+        u_stream = jax.random.uniform(stream_key, (batch_size,))
+        # The block first, then the stream: two short sums round less than one over all.
+        slot = jax.vmap(_draw, in_axes=(0, None))(u_block, jnp.sum(mass, axis=1))
+        stream = jax.vmap(_draw)(u_stream, mass[slot])
+        # Under the normalisation N and the sum over all items cancel.
+        drawn = mass[slot, stream]
+        weights = jnp.where(drawn > 0, (jnp.min(drawn) / drawn) ** importance_exponent, 0.0)
+        block = _block_in_slot(state.added, ring)[slot]
+        first = block + TRAINED_BLOCKS - item_blocks
+        return Sample(
+            steps=kept.read(state.contents, first, stream),
+            core=jax.tree.map(lambda x: x[first % blocks, stream], state.cores),
+            weights=weights,
+            index=Index(block, stream),
+        )
 
-def _add(
-    state: ReplayState,
-    steps: PyTree,
-    core: PyTree,
-    priorities: Float[Array, " B"],
-    *,
-    ring: Ring,
-    store: Store,
-) -> ReplayState:
-    """Overwrites the oldest block, whose items can no longer be sampled.
+    def reprioritise(
+        state: ReplayState, index: Index, priorities: Float[Array, " batch"]
+    ) -> ReplayState:
+        # A row past the end is dropped; negative ones would count from the end.
+        held = _is_held(state, index.block, ring)
+        row = jnp.where(held, index.block % blocks, blocks)
+        # Set to zero, then raised: in any order this gives the same result.
+        rows = state.priorities.at[row, index.stream].set(0.0, mode="drop")
+        rows = rows.at[row, index.stream].max(_bounded(priorities), mode="drop")
+        return state._replace(priorities=rows)
 
-    Args:
-      steps: the block [L, B, ...].
-      core: [B, ...], the recurrent state before step `core_offset` of this block.
-      priorities: of the items that this block completes, which start one block
-        earlier. Not used while there are too few blocks for an item.
-    """
-    number = state.added
-    contents, oldest = store.write(state.contents, number, steps)
-    cores = jax.tree.map(
-        lambda ring_of, new: ring_of.at[number % ring.blocks].set(new),
-        state.cores,
-        core,
-    )
-    rows = state.priorities.at[(number - 1) % ring.blocks].set(_bounded(priorities))
-    state = ReplayState(contents, cores, rows, number + 1, oldest)
-    held = _is_held(state, _block_in_slot(state.added, ring), ring)
-    return state._replace(priorities=jnp.where(held[:, None], rows, 0.0))
-
-
-def _sample(
-    key: Key,
-    state: ReplayState,
-    batch_size: int,
-    *,
-    ring: Ring,
-    store: Store,
-    priority_exponent: float,
-    importance_exponent: float,
-) -> Sample:
-    """Samples items, with replacement, in proportion to a power of their priorities.
-
-    P(i) = p_i^a / sum_j p_j^a  and  w_i = (1 / (N P(i)))^b / max_batch w, where a is the
-    priority exponent and b the importance exponent. The block is drawn first, then the
-    stream: two short sums, which round less than one over all items.
-    """
-    mass = jnp.where(state.priorities > 0, state.priorities**priority_exponent, 0.0)
-    block_key, stream_key = jax.random.split(key)
-    u_block = jax.random.uniform(block_key, (batch_size,))
-    u_stream = jax.random.uniform(stream_key, (batch_size,))
-    slot = jax.vmap(_draw, in_axes=(0, None))(u_block, jnp.sum(mass, axis=1))
-    stream = jax.vmap(_draw)(u_stream, mass[slot])
-    # Under the normalisation N and the sum over all items cancel.
-    drawn = mass[slot, stream]
-    weights = jnp.where(drawn > 0, (jnp.min(drawn) / drawn) ** importance_exponent, 0.0)
-    block = _block_in_slot(state.added, ring)[slot]
-    first = block + TRAINED_BLOCKS - ring.item_blocks
-    return Sample(
-        steps=store.read(state.contents, first, stream),
-        core=jax.tree.map(lambda x: x[first % ring.blocks, stream], state.cores),
-        weights=weights,
-        index=Index(block, stream),
-    )
-
-
-def _reprioritise(
-    state: ReplayState,
-    index: Index,
-    priorities: Float[Array, " batch"],
-    *,
-    ring: Ring,
-) -> ReplayState:
-    """Sets new priorities of sampled items, except of those overwritten since.
-
-    An item that is in the batch more than once gets the largest of its priorities.
-    """
-    # A row past the end is dropped; negative ones would count from the end.
-    held = _is_held(state, index.block, ring)
-    row = jnp.where(held, index.block % ring.blocks, ring.blocks)
-    # Set to zero, then raised: in any order this gives the same result.
-    rows = state.priorities.at[row, index.stream].set(0.0, mode="drop")
-    rows = rows.at[row, index.stream].max(_bounded(priorities), mode="drop")
-    return state._replace(priorities=rows)
+    return Replay(init, add, sample, reprioritise, core_offset, ring)
 
 
 def _block_in_slot(added: Int[Array, ""], ring: Ring) -> Int[Array, " N"]:

@@ -25,14 +25,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Integer, PyTree, UInt8, UInt32
 
-from sidequest.replay.replay import (
-    MakeStore,
-    Ring,
-    Store,
-    init_ring,
-    read_ring,
-    write_ring,
-)
+from sidequest.replay.replay import MakeStore, Ring, Store, raw_store
 from sidequest.types import AnyArray
 
 TILE = (7, 8)
@@ -107,19 +100,33 @@ def tile_store(
 
     def make_store(step_example: PyTree, ring: Ring) -> Store:
         tiling = make_tiling(frame(step_example), ring, memory=memory, tile=tile)
-        others = eqx.tree_at(frame, step_example, None)
+        rest = raw_store(eqx.tree_at(frame, step_example, None), ring)
+
+        def init() -> TileState:
+            rows = (ring.blocks, ring.streams)
+            pointers = (*rows, ring.block_length, tiling.tiles)
+            return TileState(
+                rest=rest.init(),
+                pool=jnp.zeros((tiling.pool, math.prod(tiling.grid[2:])), jnp.uint32),
+                pointers=jnp.zeros(pointers, _pointer_dtype(ring, tiling)),
+                starts=jnp.zeros(rows, jnp.int32),
+                sizes=jnp.zeros(ring.blocks, jnp.int32),
+                head=jnp.int32(0),
+                evicted=jnp.int32(0),
+            )
 
         def write(state, number, steps):
-            rest = write_ring(state.rest, number, eqx.tree_at(frame, steps, None))
-            state = _write_frames(state, number, frame(steps), tiling=tiling)
-            return state._replace(rest=rest), number + 1 - jnp.count_nonzero(state.sizes)
+            others, _ = rest.write(state.rest, number, eqx.tree_at(frame, steps, None))
+            state = _write_frames(state, number, frame(steps), tiling)
+            held = jnp.count_nonzero(state.sizes)
+            return state._replace(rest=others), number + 1 - held
 
         def read(state, first, stream):
-            rest = read_ring(state.rest, first, stream, ring=ring)
-            frames = _read_frames(state, first, stream, ring=ring, tiling=tiling)
-            return eqx.tree_at(frame, rest, frames, is_leaf=lambda x: x is None)
+            others = rest.read(state.rest, first, stream)
+            frames = _read_frames(state, first, stream, ring, tiling)
+            return eqx.tree_at(frame, others, frames, is_leaf=lambda x: x is None)
 
-        return Store(lambda: _init_tiles(others, ring, tiling), write, read)
+        return Store(init, write, read)
 
     return make_store
 
@@ -155,25 +162,10 @@ def make_tiling(
     return tiling._replace(pool=pool)
 
 
-def _init_tiles(others_example: PyTree, ring: Ring, tiling: Tiling) -> TileState:
-    rows = (ring.blocks, ring.streams)
-    pointers = (*rows, ring.block_length, tiling.tiles)
-    return TileState(
-        rest=init_ring(others_example, ring),
-        pool=jnp.zeros((tiling.pool, math.prod(tiling.grid[2:])), jnp.uint32),
-        pointers=jnp.zeros(pointers, _pointer_dtype(ring, tiling)),
-        starts=jnp.zeros(rows, jnp.int32),
-        sizes=jnp.zeros(ring.blocks, jnp.int32),
-        head=jnp.int32(0),
-        evicted=jnp.int32(0),
-    )
-
-
 def _write_frames(
     state: TileState,
     number: Int[Array, ""],
     frames: UInt8[Array, "L B ..."],
-    *,
     tiling: Tiling,
 ) -> TileState:
     """Adds the frames of block `number`; evicts the oldest blocks if the pool is full."""
@@ -206,7 +198,6 @@ def _read_frames(
     state: TileState,
     first: Int[Array, " batch"],
     stream: Int[Array, " batch"],
-    *,
     ring: Ring,
     tiling: Tiling,
 ) -> UInt8[Array, "batch time ..."]:
