@@ -21,7 +21,7 @@ from sidequest.records import available_cores
 from sidequest.replay.tiles import tile_report, tile_store
 from sidequest.runs.build import build_agent, run_arrays
 from sidequest.runs.emulators import build_politely, choose_groups, choose_threads
-from sidequest.runs.hosted import HostedLoop
+from sidequest.runs.hosted import HostedRun
 from sidequest.switching.metacontroller import UPDATE_CHUNK, Episodes
 from sidequest.switching.variants import parse
 
@@ -72,9 +72,9 @@ def measure(
     memory = memory or (int(_MEMORY_SHARE * limit) if limit else _FALLBACK_MEMORY)
     store = tile_store(lambda step: step.observation, memory=memory)
 
-    def make_loop(*names: str) -> HostedLoop:
+    def make_loop(*names: str) -> HostedRun:
         compared = [parse(name) for name in names]
-        return HostedLoop(build_agent(config, atari_game.spec, compared, store), emulators)
+        return HostedRun(build_agent(config, atari_game.spec, compared, store), emulators)
 
     loop = make_loop(INFORMED, EPSILON_GREEDY)
     clock = _Clock(atari_game.spec.frames_per_step * streams, seconds, say)
@@ -118,7 +118,7 @@ class _Clock(NamedTuple):
         return rate
 
 
-def _measure_phases(loop: HostedLoop, clock: _Clock) -> dict[str, Any]:
+def _measure_phases(loop: HostedRun, clock: _Clock) -> dict[str, Any]:
     """Measures the emulators alone just before and just after the agent plays on them."""
     rng = np.random.default_rng(0)
     arrays = run_arrays(parse(INFORMED), 0, loop.agent)
@@ -137,7 +137,7 @@ def _measure_phases(loop: HostedLoop, clock: _Clock) -> dict[str, Any]:
     acting = clock.rate("acting", step_groups, 1)
     loop.start(arrays)
     pace, loop.pace = loop.pace, loop.pace._replace(warm_up=_NEVER)
-    replay = clock.rate("replay", iter(loop).__next__, loop.agent.block_length)
+    replay = clock.rate("replay", loop.advance, loop.agent.block_length)
     loop.release()
     before = clock.rate("emulators alone", step_alone, 1)
     loop.pace = pace
@@ -155,7 +155,7 @@ def _measure_phases(loop: HostedLoop, clock: _Clock) -> dict[str, Any]:
     }
 
 
-def _compile_rare(loop: HostedLoop) -> None:
+def _compile_rare(loop: HostedRun) -> None:
     """Compiles what is first needed when an episode ends, or when actors sync parameters
     after ten blocks: otherwise it would be compiled in the middle of a phase."""
     _, records = jax.device_get(loop.state.block.contents())
@@ -169,10 +169,10 @@ def _compile_rare(loop: HostedLoop) -> None:
     loop.state = loop.state._replace(run=state._replace(meta=meta))
 
 
-def _measure_learning(loop: HostedLoop, variant: str, name: str, clock: _Clock) -> float:
+def _measure_learning(loop: HostedRun, variant: str, name: str, clock: _Clock) -> float:
     """Measures the whole agent with a variant, from an empty replay on."""
     loop.start(run_arrays(parse(variant), 0, loop.agent))
-    return clock.rate(name, iter(loop).__next__, loop.agent.block_length)
+    return clock.rate(name, loop.advance, loop.agent.block_length)
 
 
 def compare_variants(rates: Sequence[tuple[str, float]]) -> dict[str, dict[str, Any]]:
@@ -191,7 +191,7 @@ def compare_variants(rates: Sequence[tuple[str, float]]) -> dict[str, dict[str, 
     }
 
 
-def _measure_programs(loop: HostedLoop) -> dict[str, float]:
+def _measure_programs(loop: HostedRun) -> dict[str, float]:
     """Returns milliseconds of adding a block, sampling a batch, and learning from it.
 
     Ten calls in a row, as the device would do them with other work before and after.
@@ -218,7 +218,7 @@ def _measure_programs(loop: HostedLoop) -> dict[str, float]:
     }
 
 
-def _measure_memory(loop: HostedLoop) -> dict[str, Any]:
+def _measure_memory(loop: HostedRun) -> dict[str, Any]:
     """Returns what replay will hold when it is full, by what the frames so far took."""
     contents, ring = loop.state.run.replay.contents, loop.agent.replay.ring
     report = jax.device_get(tile_report(contents))

@@ -403,7 +403,7 @@ class Chunk(NamedTuple):
     evaluations: list[list[tuple[int, Any, Any]]]
     """For each run, its new greedy episodes: frames when it began, return, length."""
     replay_fill: float
-    """Observations in replay, as a share of its capacity; NaN while not known."""
+    """Observations in replay, as a share of its capacity."""
 
 
 def is_key(leaf) -> bool:

@@ -33,9 +33,8 @@ the emulators. So when a run resumes,
     replay, if not saved   is filled again; no update is due, or made up, for that time
 """
 
-import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -45,7 +44,6 @@ from jaxtyping import Array, Int
 
 from sidequest.environments.base import HostedEnvironment, HostedGame
 from sidequest.replay.replay import Sample
-from sidequest.replay.tiles import TileState, tile_report
 from sidequest.runs.build import (
     Agent,
     Chunk,
@@ -58,7 +56,7 @@ from sidequest.runs.build import (
 )
 from sidequest.runs.checkpoint import ResumePoint
 from sidequest.runs.display import Display
-from sidequest.runs.emulators import FEWEST_GROUPS, build_groups, choose_groups
+from sidequest.runs.emulators import build_groups, choose_groups
 from sidequest.runs.evaluation import GreedyEpisode, GreedyScores
 from sidequest.runs.hosted_device import (
     HostedState,
@@ -77,20 +75,22 @@ HOST_COPY = 2 * 10**9
 streamed from the device to the disk, while training pauses."""
 
 
-class _BlockRecord(NamedTuple):
-    """Holds what one block records for the tables."""
+class _Unread(NamedTuple):
+    """Holds what the newest block recorded; tables and bandits have yet to get it."""
 
-    block: int
-    """Its number, from 0."""
     updates: int
     """Updates until this block was complete."""
     iteration: IterationRecord
     evaluations: list[GreedyEpisode]
     """Greedy episodes that ended during this block."""
+    held: Int[Array, ""]
+    """Blocks in replay."""
 
 
-class HostedLoop:
-    """The loop of one run on emulators: iterate over it to train, one block at a time."""
+class HostedRun:
+    """One run on emulators: a `Runtime` for a group of one."""
+
+    resumes_episodes = False
 
     def __init__(
         self,
@@ -101,11 +101,6 @@ class HostedLoop:
     ):
         """Takes groups of one size that are in flight, and one of `evaluator_episodes`
         emulators to evaluate; `start` or `resume` must follow."""
-        if len(groups) < FEWEST_GROUPS or agent.streams % len(groups):
-            raise ValueError(
-                f"{agent.streams} environments in {len(groups)} groups: there must be "
-                f"{FEWEST_GROUPS} groups or more, of one size"
-            )
         self.agent, self.pace = agent, agent.pace
         self.groups, self.evaluator = groups, evaluator
         self.programs = Programs(agent, len(groups), evaluator_episodes)
@@ -115,6 +110,7 @@ class HostedLoop:
         self._shown: tuple[Array, Array] | None = None  # by the evaluator
         self._unsent: deque[list[tuple[HostedEnvironment, Array]]] = deque()
         self._lag = choose_lag(len(groups))
+        self._skipped = 0  # updates, as far as records tell
 
     def start(self, arrays: RunArrays) -> None:
         """Begins a run: fresh parameters, empty replay, emulators as they are."""
@@ -144,43 +140,67 @@ class HostedLoop:
         group_steps = blocks * len(self.groups) * self.agent.block_length
         block = block._replace(group_steps=jnp.int32(group_steps % 2**31))
         greedy = [GreedyEpisode(*episode) for episode in host["unread"]["evaluations"]]
-        record = _BlockRecord(blocks - 1, host["updates"], saved["unread"], greedy)
-        self._prepare(blocks, host["updates"], record)
+        held = replay.added - replay.oldest
+        unread = _Unread(host["updates"], saved["unread"], greedy, held)
+        self._prepare(blocks, host["updates"], unread)
         run = run._replace(actors=pack(actors, axes=1), replay=replay)
         self.state = HostedState(run, block, playing)
 
-    def _prepare(self, blocks: int, updates: int, unread: _BlockRecord | None) -> None:
+    def _prepare(self, blocks: int, updates: int, unread: _Unread | None) -> None:
         """Sets the host's counters of a run to these blocks and updates."""
         if self._arrived is None:
             self._arrived = _to_device(self.groups[0].recv())
         self.blocks, self.updates = blocks, updates
         self.unread = unread
-        """The newest block's record, which tables and bandits have yet to get."""
         self.metrics = self._no_metrics
         self._greedy_scores = GreedyScores(self._evaluator_episodes)
         self._greedy_episodes: list[GreedyEpisode] = []
         self._batch: Sample | None = None
 
-    def __iter__(self) -> Iterator[_BlockRecord]:
-        """Trains for ever. A block's record comes when the block after it is complete, so
-        that the copy from the device has had time."""
-        steps = len(self.groups) * self.agent.block_length
+    @property
+    def frames(self) -> int:
+        """Frames of the blocks that `advance` has returned: all but the newest."""
+        return max(0, self.blocks - 1) * self.agent.frames_per_block
+
+    def advance(self) -> Chunk:
+        """Trains for one block, at first for two: a block's record is returned when the
+        block after it is complete, so that the copy from the device has had time."""
         while True:
-            # Paid for by the blocks before this one; each is sampled, then learned from.
-            due = 2 * self.pace.due(self.blocks - 1)
-            for number in range(steps):
-                self.step_group(number % len(self.groups))
-                for _ in range(share(number, steps, due)):
-                    if self._batch is None:
-                        self._batch = self.sample()
-                    else:
-                        batch, self._batch = self._batch, None
-                        self.learn(batch)
-            record, self.unread = self.unread, self._finish_block()
-            if record is not None:
-                record = record._replace(iteration=jax.device_get(record.iteration))
-                self._update_bandits(record.iteration)
-                yield record
+            self._play_block()
+            unread, self.unread = self.unread, self._finish_block()
+            if unread is not None:
+                break
+        record: IterationRecord = jax.device_get(unread.iteration)
+        self._update_bandits(record)
+        if not np.isnan(record.metrics.skipped):  # as in blocks without an update
+            self._skipped = int(record.metrics.skipped)
+        per_block = self.agent.frames_per_block
+        return Chunk(
+            start=self.frames - per_block,
+            records=[jax.tree.map(lambda leaf: np.asarray(leaf)[None], record)],
+            updates=[unread.updates - self._skipped],
+            evaluations=[
+                [
+                    (one.began * per_block, one.episode_return, one.length)
+                    for one in unread.evaluations
+                ]
+            ],
+            replay_fill=int(unread.held) / self.agent.replay.ring.blocks,
+        )
+
+    def _play_block(self) -> None:
+        """Plays a block; makes the updates that those before it paid for, each of which is
+        sampled, then learned from."""
+        steps = len(self.groups) * self.agent.block_length
+        due = 2 * self.pace.due(self.blocks - 1)
+        for number in range(steps):
+            self.step_group(number % len(self.groups))
+            for _ in range(share(number, steps, due)):
+                if self._batch is None:
+                    self._batch = self.sample()
+                else:
+                    batch, self._batch = self._batch, None
+                    self.learn(batch)
 
     def step_group(self, group: int) -> None:
         """Acts on one group; receives from the next, and sends an earlier one off.
@@ -251,7 +271,7 @@ class HostedLoop:
         self._replace(learner=learner, replay=replay)
         self.updates += 1
 
-    def _finish_block(self) -> _BlockRecord:
+    def _finish_block(self) -> _Unread:
         """Adds the block to replay, starts the copy of its record, syncs parameters."""
         run, record = self.programs.finish_block(
             self.state.run, self.state.block, self.metrics
@@ -260,11 +280,12 @@ class HostedLoop:
         self.metrics = self._no_metrics
         if self.pace.is_sync_due(self.blocks):
             self._replace(policy=self.programs.sync_parameters(run.learner, run.meta))
-        for leaf in jax.tree.leaves(record):
+        held = run.replay.added - run.replay.oldest
+        for leaf in jax.tree.leaves((record, held)):
             leaf.copy_to_host_async()
         greedy, self._greedy_episodes = self._greedy_episodes, []
         self.blocks += 1
-        return _BlockRecord(self.blocks - 1, self.updates, record, greedy)
+        return _Unread(self.updates, record, greedy, held)
 
     def _update_bandits(self, record: IterationRecord) -> None:
         """Updates the bandits with the episodes that ended, in their order; the actors
@@ -284,9 +305,67 @@ class HostedLoop:
             policy = run.policy._replace(arms=self.programs.arm_probabilities(meta))
             self._replace(meta=meta, policy=policy)
 
+    def snapshot(self, replay: bool = True) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Returns the run's state; on the host if it is small enough to copy."""
+        assert self.unread is not None, "there is one from the first block on"
+        state = _saved(self.state.run, self.unread.iteration)
+        if not replay:
+            del state["replay"]
+        if sum(leaf.nbytes for leaf in jax.tree.leaves(state)) <= HOST_COPY:
+            # Keys are never donated.
+            state = jax.tree.map(lambda x: x if is_key(x) else np.array(x), state)
+        host = {
+            "blocks": self.blocks,
+            "updates": self.updates,
+            "warm_up": self.pace.warm_up,
+            "unread": {"evaluations": [list(one) for one in self.unread.evaluations]},
+        }
+        return [(state, host)]
+
+    def parameters(self) -> list:
+        """Returns the newest Q-function."""
+        return [self.state.run.learner.q_function]
+
+    def close(self) -> None:
+        """Closes the emulators."""
+        for group in filter(None, [*self.groups, self.evaluator]):
+            group.close()
+
     def _replace(self, **changes: Any) -> None:
         """Replaces parts of the run's state."""
         self.state = self.state._replace(run=self.state.run._replace(**changes))
+
+
+def start_run(
+    agent: Agent, game: HostedGame, points: Sequence[ResumePoint], display: Display
+) -> HostedRun:
+    """Builds the emulators of one run, and begins or resumes it."""
+    (point,) = points
+    spec, snapshot = point.spec, point.snapshot
+    episodes = spec.config.evaluation.episodes
+    display.say(f"{spec.variant}, seed {spec.seed}")
+    groups, evaluator = build_groups(
+        game,
+        spec.game,
+        groups=choose_groups(agent.streams),
+        streams=agent.streams,
+        evaluators=episodes,
+        # A run that resumes has other starts.
+        seed=(spec.seed + point.frames) % 2**31,
+        display=display,
+    )
+    run = HostedRun(agent, groups, evaluator, episodes)
+    arrays = run_arrays(spec.variant, spec.seed, agent)
+    try:
+        if snapshot:
+            run.resume(arrays, snapshot.state, snapshot.host)
+        else:
+            run.start(arrays)
+    except BaseException:
+        run.close()
+        raise
+    display.say("compiling with the first block …")
+    return run
 
 
 def choose_lag(groups: int) -> int:
@@ -341,116 +420,3 @@ def _saved(run: RunState, unread: IterationRecord) -> dict[str, Any]:
         "replay": run.replay,
         "unread": unread,
     }
-
-
-class HostedRun:
-    """One run on emulators: a `Runtime` for a group of one."""
-
-    resumes_episodes = False
-
-    def __init__(
-        self,
-        agent: Agent,
-        game: HostedGame,
-        points: Sequence[ResumePoint],
-        display: Display,
-    ):
-        """Builds the emulators, and loads the state of the run."""
-        (point,) = points
-        spec = point.spec
-        episodes = spec.config.evaluation.episodes
-        display.say(f"{spec.variant}, seed {spec.seed}")
-        groups, evaluator = build_groups(
-            game,
-            spec.game,
-            groups=choose_groups(agent.streams),
-            streams=agent.streams,
-            evaluators=episodes,
-            # A run that resumes has other starts.
-            seed=(spec.seed + point.frames) % 2**31,
-            display=display,
-        )
-        self._emulators = [*groups, evaluator]
-        self.frames = point.frames
-        self._frames_per_block = agent.frames_per_block
-        self._skipped = 0
-        self._held: Int[Array, ""] | None = None  # blocks in replay, on their way here
-        try:
-            self._loop = HostedLoop(agent, groups, evaluator, episodes)
-            arrays = run_arrays(spec.variant, spec.seed, agent)
-            if point.snapshot:
-                self._loop.resume(arrays, point.snapshot.state, point.snapshot.host)
-            else:
-                self._loop.start(arrays)
-        except BaseException:
-            self.close()
-            raise
-        self._blocks = iter(self._loop)
-        display.say("compiling with the first block …")
-
-    def advance(self) -> Chunk:
-        """Trains for one block."""
-        record = next(self._blocks)
-        start = record.block * self._frames_per_block
-        self.frames = start + self._frames_per_block
-        skipped = record.iteration.metrics.skipped
-        if not np.isnan(skipped):  # as in blocks without an update
-            self._skipped = int(skipped)
-        # To wait for the device would hold the emulators up; by the next block its answer
-        # has arrived.
-        replay, held = self._loop.state.run.replay, self._held
-        self._held = replay.added - replay.oldest
-        self._held.copy_to_host_async()
-        blocks = self._loop.agent.replay.ring.blocks
-        fill = math.nan if held is None else int(held) / blocks
-        return Chunk(
-            start=start,
-            records=[jax.tree.map(lambda leaf: np.asarray(leaf)[None], record.iteration)],
-            updates=[record.updates - self._skipped],
-            evaluations=[
-                [
-                    (one.began * self._frames_per_block, one.episode_return, one.length)
-                    for one in record.evaluations
-                ]
-            ],
-            replay_fill=fill,
-        )
-
-    def snapshot(self, replay: bool = True) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """Returns the run's state; on the host if it is small enough to copy."""
-        loop, unread = self._loop, self._loop.unread
-        assert unread is not None, "there is one from the first block on"
-        state = _saved(loop.state.run, unread.iteration)
-        if not replay:
-            del state["replay"]
-        if sum(leaf.nbytes for leaf in jax.tree.leaves(state)) <= HOST_COPY:
-            # Keys are never donated.
-            state = jax.tree.map(lambda x: x if is_key(x) else np.array(x), state)
-        host = {
-            "blocks": loop.blocks,
-            "updates": loop.updates,
-            "warm_up": loop.pace.warm_up,
-            "unread": {"evaluations": [list(one) for one in unread.evaluations]},
-        }
-        return [(state, host)]
-
-    def parameters(self) -> list:
-        """Returns the newest Q-function."""
-        return [self._loop.state.run.learner.q_function]
-
-    def report(self) -> str:
-        """Returns how much replay holds, if that is not a matter of its capacity alone."""
-        contents = self._loop.state.run.replay.contents
-        if not isinstance(contents, TileState):
-            return ""
-        report = jax.device_get(tile_report(contents))
-        return (
-            f"replay holds {int(report.observations_held):,} observations at "
-            f"{float(report.bytes_per_frame):,.0f} bytes a frame; "
-            f"{int(report.blocks_evicted)} blocks left early"
-        )
-
-    def close(self) -> None:
-        """Closes the emulators."""
-        for group in self._emulators:
-            group.close()

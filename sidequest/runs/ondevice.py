@@ -408,10 +408,6 @@ class Population:
         stacked = self._gather([batch.learner.q_function for batch in self._batches])
         return [_take_run(stacked, run) for run in range(self._count)]
 
-    def report(self) -> str:
-        """Returns nothing: all that there is to say is in the tables."""
-        return ""
-
     def close(self) -> None:
         """Does nothing: compiled programs need no closing."""
 

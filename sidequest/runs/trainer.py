@@ -77,10 +77,6 @@ class Runtime(Protocol):
         """Returns the newest Q-function of each run."""
         ...
 
-    def report(self) -> str:
-        """Returns a line to show at the end, if there is one."""
-        ...
-
     def close(self) -> None:
         """Ends what it has started."""
         ...
@@ -163,8 +159,6 @@ def _train(
             if writer.is_due(before, runtime.frames):
                 writer.save(take_snapshots)
         writer.wait()
-        if report := runtime.report():
-            display.say(report)
         learns_after = program.agent.pace.warm_up * program.agent.frames_per_block
         if runtime.frames <= learns_after:
             display.say(
@@ -230,7 +224,7 @@ def _hosted_program(
     state = state_spec["run"]._replace(replay=state_spec["replay"])
     refuse_too_large(state, 1, host_copy=hosted.HOST_COPY)
     display.say(describe_replay(agent, memory))
-    start = partial(hosted.HostedRun, agent, game)
+    start = partial(hosted.start_run, agent, game)
     return _Program(agent, state_spec, start, parallel=False, memory=memory)
 
 

@@ -15,9 +15,15 @@ from sidequest.config import PAPER, change
 from sidequest.environments import atari
 from sidequest.environments.base import EnvironmentSpec
 from sidequest.replay.tiles import tile_store
-from sidequest.runs.build import RunArrays, build_agent, run_arrays
+from sidequest.runs.build import (
+    Chunk,
+    IterationRecord,
+    RunArrays,
+    build_agent,
+    run_arrays,
+)
 from sidequest.runs.emulators import NICENESS, build_politely
-from sidequest.runs.hosted import HostedLoop, choose_lag, share
+from sidequest.runs.hosted import HostedRun, choose_lag, share
 from sidequest.runs.hosted_device import (
     begin_playing,
     pack_timestep,
@@ -116,10 +122,10 @@ def individual(seed: int) -> RunArrays:
     return run_arrays(VARIANT, seed, build_agent(TINY, Drawn.spec, [VARIANT]))
 
 
-def make_run(spec: EnvironmentSpec, groups, evaluator=None, episodes=0) -> HostedLoop:
+def make_run(spec: EnvironmentSpec, groups, evaluator=None, episodes=0) -> HostedRun:
     store = tile_store(lambda step: step.observation, memory=60_000_000)
     agent = build_agent(TINY, spec, [VARIANT], store)
-    return HostedLoop(agent, groups, evaluator, episodes)
+    return HostedRun(agent, groups, evaluator, episodes)
 
 
 def drawn_evaluator() -> Drawn:
@@ -131,22 +137,25 @@ def drawn_groups() -> list[Drawn]:
 
 
 @pytest.fixture(scope="module")
-def compiled() -> HostedLoop:
+def compiled() -> HostedRun:
     """One run for many tests, since its programs take a while to compile."""
     return make_run(Drawn.spec, drawn_groups(), drawn_evaluator(), episodes=2)
 
 
 @pytest.fixture
-def run(compiled) -> HostedLoop:
+def run(compiled) -> HostedRun:
     compiled.release()
     compiled.groups, compiled.evaluator = drawn_groups(), drawn_evaluator()
     compiled.start(individual(0))
     return compiled
 
 
-def blocks(run: HostedLoop, count: int) -> list:
-    records = iter(run)
-    return [next(records) for _ in range(count)]
+def blocks(run: HostedRun, count: int) -> list[Chunk]:
+    return [run.advance() for _ in range(count)]
+
+
+def recorded(chunk: Chunk) -> IterationRecord:
+    return jax.tree.map(lambda leaf: leaf[0], chunk.records[0])
 
 
 def test_a_block_holds_what_the_groups_showed(run):
@@ -176,8 +185,7 @@ def test_replay_gives_back_consecutive_frames_of_one_stream(run):
 
 
 def test_every_ended_episode_is_summed_up_once(run):
-    records = blocks(run, 8)
-    summaries = [record.iteration.summaries for record in records]
+    summaries = [recorded(chunk).summaries for chunk in blocks(run, 8)]
     finished = np.concatenate([summary.finished for summary in summaries])
     lengths = np.concatenate([summary.length for summary in summaries])
     returns = np.concatenate([summary.episode_return for summary in summaries])
@@ -188,46 +196,41 @@ def test_every_ended_episode_is_summed_up_once(run):
 
 
 def test_bandits_hear_of_every_episode_of_the_blocks_that_were_read(run):
-    records = blocks(run, 5)
+    summaries = [recorded(chunk).summaries for chunk in blocks(run, 5)]
     lengths = np.asarray(run.state.run.meta.lengths)
     expected = [
-        record.iteration.summaries.length[t, stream]
-        for record in records
-        for t, stream in np.argwhere(record.iteration.summaries.finished)
+        own.length[t, stream]
+        for own in summaries
+        for t, stream in np.argwhere(own.finished)
     ]
     np.testing.assert_array_equal(lengths[~np.isnan(lengths)], expected[-100:])
 
 
 def test_bandits_hear_of_more_episodes_than_fit_one_call(run):
-    (record,) = blocks(run, 1)
-    shape = record.iteration.summaries.finished.shape
+    record = recorded(run.advance())
+    shape = record.summaries.finished.shape
     assert UPDATE_CHUNK < np.prod(shape) < 2 * UPDATE_CHUNK
     lengths = np.arange(1, np.prod(shape) + 1, dtype=np.int32).reshape(shape)
-    summaries = record.iteration.summaries._replace(
-        finished=np.ones(shape, bool), length=lengths
-    )
+    summaries = record.summaries._replace(finished=np.ones(shape, bool), length=lengths)
     meta = jax.tree.map(jnp.copy, run.state.run.meta)
-    for choices, length in zip(
-        record.iteration.choices.reshape(-1, 3), lengths.flat, strict=True
-    ):
+    for choices, length in zip(record.choices.reshape(-1, 3), lengths.flat, strict=True):
         episode = Episodes(jnp.asarray(choices)[None], jnp.zeros(1), jnp.array([length]))
         meta = run.agent.meta.update(meta, episode, jnp.ones(1, bool))
     zeros = np.zeros(shape, np.float32)
-    run._update_bandits(
-        record.iteration._replace(summaries=summaries._replace(episode_return=zeros))
-    )
+    summaries = summaries._replace(episode_return=zeros)
+    run._update_bandits(record._replace(summaries=summaries))
     for ours, theirs in zip(*map(jax.tree.leaves, (run.state.run.meta, meta)), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
 def test_the_replay_ratio_is_exact(run):
-    records = blocks(run, 12)
+    chunks = blocks(run, 12)
     ratio = run.pace.numerator / run.pace.denominator
     # Block n is paid for while block n + 1 is played; two more are needed for an item.
-    paid = [max(record.block - run.pace.warm_up, 0) for record in records]
-    assert [record.updates for record in records] == [int(n * ratio) for n in paid]
+    paid = [max(block - run.pace.warm_up, 0) for block in range(12)]
+    assert [chunk.updates for chunk in chunks] == [[int(n * ratio)] for n in paid]
     owed = TINY.replay.ratio * paid[-1] * GROUPS * SIZE
-    replayed = records[-1].updates * TINY.learning.batch_size
+    replayed = chunks[-1].updates[0] * TINY.learning.batch_size
     assert 0 <= owed - replayed < TINY.learning.batch_size
     learner = run.state.run.learner
     assert int(learner.updates) + int(learner.skipped.total) == run.updates
@@ -235,12 +238,13 @@ def test_the_replay_ratio_is_exact(run):
 
 
 def test_the_evaluator_is_recorded_and_nowhere_else(run):
-    evaluations = [e for record in blocks(run, 10) for e in record.evaluations]
+    evaluations = [e for chunk in blocks(run, 10) for e in chunk.evaluations[0]]
     # In 80 steps eleven episodes of 7 and eight of 9 steps end, with reward 1 a step.
-    assert sorted(e[:2] for e in evaluations) == [(7.0, 7)] * 11 + [(9.0, 9)] * 8
+    assert sorted(e[1:] for e in evaluations) == [(7.0, 7)] * 11 + [(9.0, 9)] * 8
     # Episode n of the first begins with step 7 n, in blocks of 8 steps.
-    began = sorted(e.began for e in evaluations if e.length == 7)
-    assert began == [7 * n // LENGTH for n in range(11)]
+    began = sorted(frames for frames, _, length in evaluations if length == 7)
+    per_block = run.agent.frames_per_block
+    assert began == [7 * n // LENGTH * per_block for n in range(11)]
     batch = jax.device_get(run.sample())
     assert batch.steps.observation[:, :, :7].max() < GROUPS * SIZE
     assert np.max(run.state.block.frames[:, :, :7]) < GROUPS * SIZE
@@ -316,20 +320,11 @@ def test_parameters_are_synced_when_it_is_time(run):
 
     # Every second block. Updates start with the fourth block, the first sync after them
     # is that of the sixth; here its end is seen when the record of the fifth is out.
-    seen = [(record.block + 1, synced()) for record in iter_until(run, 8)]
+    seen = []
+    for block in range(1, 9):
+        run.advance()
+        seen.append((block, synced()))
     assert [block for block, newest in seen if newest and block > 3] == [5, 7]
-
-
-def iter_until(run: HostedLoop, count: int):
-    for record in run:
-        yield record
-        if record.block + 1 == count:
-            return
-
-
-def test_too_few_groups_are_refused():
-    with pytest.raises(ValueError, match="3 groups or more"):
-        make_run(Drawn.spec, drawn_groups()[:2])
 
 
 def test_emulators_get_the_actions_that_the_block_holds():
