@@ -73,32 +73,26 @@ def write_arrays(path: Path, arrays: Iterable[Any]) -> list[Piece]:
 
 
 def _nonzero_rows(arrays: Iterable[Any]) -> Iterator[tuple[int, int, int, np.ndarray]]:
-    """Yields an array's number, the first and last row of a piece, and these rows."""
+    """Yields an array's number, the first and last row of a piece, and these rows; of a
+    device's array nothing else is on the host."""
     for number, array in enumerate(arrays):
-        for start, stop in _cuts(array.shape, array.dtype.itemsize):
-            rows = _take(array, start, stop)
+        array = array if array.ndim else array.reshape(1)
+        for start, stop in _cuts(array):
+            rows = array
+            if stop - start < len(array):
+                is_numpy = isinstance(array, np.ndarray)
+                rows = array[start:stop] if is_numpy else _rows(array, start, stop - start)
+            rows = np.ascontiguousarray(rows)
             if rows.reshape(-1).view(np.uint8).any():
                 yield number, start, stop, rows
 
 
-def _cuts(shape: tuple[int, ...], itemsize: int) -> Iterator[tuple[int, int]]:
-    """Yields the first and last row of each piece of an array; a scalar has one row."""
-    rows = shape[0] if shape else 1
-    row_bytes = max(1, itemsize * math.prod(shape[1:]))
+def _cuts(array: Any) -> Iterator[tuple[int, int]]:
+    """Yields the first and last row of each piece of an array."""
+    row_bytes = max(1, array.dtype.itemsize * math.prod(array.shape[1:]))
     step = max(1, PIECE // row_bytes)
-    for start in range(0, rows, step):
-        yield start, min(start + step, rows)
-
-
-def _take(array: Any, start: int, stop: int) -> np.ndarray:
-    """Returns some rows on the host; of a device's array nothing else is copied."""
-    if array.ndim == 0 or (start == 0 and stop == array.shape[0]):
-        rows = np.asarray(array)
-    elif isinstance(array, np.ndarray):
-        rows = array[start:stop]
-    else:
-        rows = np.asarray(_rows(array, start, stop - start))
-    return np.ascontiguousarray(rows)
+    for start in range(0, len(array), step):
+        yield start, min(start + step, len(array))
 
 
 @partial(jax.jit, static_argnums=2)
@@ -118,20 +112,20 @@ def _encode(number: int, start: int, stop: int, rows: np.ndarray) -> tuple[Piece
     return Piece(number, start, stop, len(data), hashlib.sha256(data).hexdigest()), data
 
 
-def _decode(data: bytes, piece: Piece, spec: Any) -> np.ndarray:
-    """Returns the rows of an array of this shape and dtype."""
-    if (piece.start, piece.stop) not in _cuts(spec.shape, spec.dtype.itemsize):
+def _decode(data: bytes, piece: Piece, array: Any) -> np.ndarray:
+    """Returns the rows of a piece that belongs into this array."""
+    if (piece.start, piece.stop) not in _cuts(array):
         raise Damaged(f"array {piece.array} does not have rows from {piece.start} on")
-    shape = (piece.stop - piece.start, *spec.shape[1:]) if spec.shape else ()
-    size = math.prod(shape) * spec.dtype.itemsize
-    if np.dtype(spec.dtype).kind in _DEFLATED:
+    shape = (piece.stop - piece.start, *array.shape[1:])
+    size = math.prod(shape) * array.dtype.itemsize
+    if array.dtype.kind in _DEFLATED:
         try:
             data = zlib.decompressobj().decompress(data, size + 1)
         except zlib.error as error:
             raise Damaged(f"array {piece.array} cannot be decompressed: {error}") from None
     if len(data) != size:
         raise Damaged(f"rows of array {piece.array} do not have {size} bytes")
-    return np.frombuffer(data, np.uint8).view(spec.dtype).reshape(shape)
+    return np.frombuffer(data, np.uint8).view(array.dtype).reshape(shape)
 
 
 def verify(path: Path, pieces: Sequence[Piece]) -> None:
@@ -173,15 +167,16 @@ def read_arrays(
         on_device: Arrays of the device, moved there piece by piece, instead of NumPy's.
     """
     arrays: dict[int, Any] = {
-        number: (jnp if on_device else np).zeros(spec.shape, spec.dtype)
+        number: (jnp if on_device else np).zeros(spec.shape or 1, spec.dtype)
         for number, spec in wanted.items()
     }
     for piece, data in _read_pieces(path, pieces, wanted):
-        rows, array = _decode(data, piece, wanted[piece.array]), arrays[piece.array]
-        if array.ndim == 0 or (piece.start, piece.stop) == (0, array.shape[0]):
-            arrays[piece.array] = jnp.asarray(rows) if on_device else rows
-        elif on_device:
-            arrays[piece.array] = _put_rows(array, rows, piece.start)
-        else:
+        array = arrays[piece.array]
+        rows = _decode(data, piece, array)
+        if not on_device:
             array[piece.start : piece.stop] = rows
-    return arrays
+        elif len(rows) < len(array):
+            arrays[piece.array] = _put_rows(array, rows, piece.start)
+        else:  # nothing to compile
+            arrays[piece.array] = jnp.asarray(rows)
+    return {number: arrays[number].reshape(spec.shape) for number, spec in wanted.items()}

@@ -216,10 +216,9 @@ def restore(
     if not under and not any(path.startswith("['replay']") for path in manifest.leaves):
         state_spec = {name: own for name, own in state_spec.items() if name != "replay"}
     expected = jax.eval_shape(portable, state_spec)
-    leaves, structure = jax.tree_util.tree_flatten_with_path(expected)
     wanted = {}
-    for where, leaf in leaves:
-        path = under + jax.tree_util.keystr(where)
+    for path, leaf in _by_path(expected).items():
+        path = under + path
         number, shape, dtype = manifest.leaves.get(path, (-1, (), ""))
         if number < 0:
             raise Damaged(f"it lacks {path}")
@@ -230,7 +229,8 @@ def restore(
         raise Damaged("it holds arrays that this run does not have")
     path = manifest.path / ARRAYS
     arrays = read_arrays(path, manifest.pieces, wanted, on_device)
-    found = jax.tree_util.tree_unflatten(structure, [arrays[number] for number in wanted])
+    leaves = [arrays[number] for number in wanted]
+    found = jax.tree.unflatten(jax.tree.structure(expected), leaves)
     return jax.tree.map(revive, state_spec, found)
 
 
@@ -247,15 +247,15 @@ def write(folder: Path, snapshot: Snapshot) -> int:
         shutil.rmtree(left, ignore_errors=True)
     part.mkdir()
     try:
-        paths, arrays = _named_arrays(snapshot.state)
-        pieces = write_arrays(part / ARRAYS, arrays)
+        arrays = _by_path(portable(snapshot.state))
+        pieces = write_arrays(part / ARRAYS, arrays.values())
         body = {
             "schema": SCHEMA,
             **snapshot._asdict(),
             "records": {name: own._asdict() for name, own in snapshot.records.items()},
             "state": [
                 {"path": path, "shape": list(array.shape), "dtype": str(array.dtype)}
-                for path, array in zip(paths, arrays, strict=True)
+                for path, array in arrays.items()
             ],
             "pieces": pieces,
         }
@@ -397,35 +397,31 @@ def revive(spec, array):
     return jax.random.wrap_key_data(array) if is_key(spec) else array
 
 
-def _named_arrays(tree) -> tuple[list[str], list[Any]]:
-    """Returns the paths of a tree's arrays, and the arrays."""
-    leaves = jax.tree_util.tree_leaves_with_path(portable(tree))
-    paths = [jax.tree_util.keystr(where) for where, _ in leaves]
-    return paths, [leaf for _, leaf in leaves]
+def _by_path(tree) -> dict[str, Any]:
+    """Returns a tree's arrays by their paths in it."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(where): leaf for where, leaf in leaves}
 
 
 def save(path: Path, tree) -> None:
     """Writes the arrays of a tree, each under its path in the tree."""
-    paths, leaves = _named_arrays(tree)
-    arrays = {path: np.asarray(leaf) for path, leaf in zip(paths, leaves, strict=True)}
     content = io.BytesIO()
-    np.savez(content, allow_pickle=False, **arrays)
+    np.savez(content, allow_pickle=False, **_by_path(tree))
     write_synced(path, content.getvalue())
 
 
 def load(data: bytes, spec: _Tree) -> _Tree:
     """Reads what `save` wrote into the structure of `spec`; raises `ValueError` if it is
     damaged, or belongs to another network."""
-    leaves, structure = jax.tree_util.tree_flatten_with_path(spec)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as saved:
             arrays = [
-                _read_entry(saved, f"{jax.tree_util.keystr(where)}.npy", leaf)
-                for where, leaf in leaves
+                _read_entry(saved, f"{path}.npy", leaf)
+                for path, leaf in _by_path(spec).items()
             ]
     except _UNREADABLE as damage:
         raise ValueError(f"of another network, or damaged: {damage}") from None
-    return jax.tree_util.tree_unflatten(structure, arrays)
+    return jax.tree.unflatten(jax.tree.structure(spec), arrays)
 
 
 def _read_entry(archive: zipfile.ZipFile, name: str, spec: Any) -> np.ndarray:

@@ -33,10 +33,6 @@ class Cost(NamedTuple):
     """Frames a second, of all runs together."""
     source: str
     """Where these numbers are from."""
-    fixed: float = math.nan
-    """Bytes on disk for each run that do not grow: parameters, checkpoints."""
-    growing: float = math.nan
-    """Bytes on disk for each frame: tables."""
 
 
 _ELSEWHERE = {
@@ -79,7 +75,7 @@ def forecast(study: Study, folder: Path, workers: int) -> str:
 def _estimate(
     study: Study, groups: Sequence[Group], share: Share, workers: int
 ) -> list[str]:
-    """Returns lines on time, memory and disk."""
+    """Returns lines on time and memory."""
     largest = max(groups, key=lambda group: group.frames)
     hosted = registry.is_atari(largest.jobs[0].spec.game)
     on_cpu = share.machine.kind == "cpu" and not hosted
@@ -111,9 +107,8 @@ def _estimate(
     if not math.isnan(memory):
         place = "" if on_cpu else " of the GPU"
         runs = plural(workers * len(largest.jobs), "run")
-        lines.append(f"memory  about {_size_text(memory)}{place}, with {runs} at a time")
-    disk = sum(len(one.jobs) * cost.fixed + one.frames * cost.growing for one in groups)
-    return lines if math.isnan(disk) else [*lines, f"disk    about {_size_text(disk)}"]
+        lines.append(f"memory  about {memory / 1e9:.3g} GB{place}, with {runs} at a time")
+    return lines
 
 
 def _memory(group: Group) -> float:
@@ -139,7 +134,7 @@ def _memory(group: Group) -> float:
 def measure(group: Group, share: Share) -> Cost | str:
     """Runs a group for a while; returns what it costs, or why that is not known."""
     game, runs = group.jobs[0].spec.game, plural(len(group.jobs), "run")
-    shown: list[tuple[float, Progress]] = []
+    shown: list[tuple[float, float]] = []  # seconds since the start, frames a second
     said = "starting"
     with tempfile.TemporaryDirectory() as place:
         begin = time.monotonic()
@@ -151,28 +146,16 @@ def measure(group: Group, share: Share) -> Cost | str:
                     said = message.reason
                 break
             if isinstance(message, Progress):
-                shown.append((time.monotonic() - begin, message))
+                shown.append((time.monotonic() - begin, message.frame_rate))
             else:
                 said = message
         worker.process.kill()
         worker.close()
-        sizes: dict[bool, int] = {True: 0, False: 0}
-        for path in filter(Path.is_file, Path(place).rglob("*")):
-            sizes[path.suffix in (".jsonl", ".parquet")] += path.stat().st_size
     if len(shown) < 2:
         return f"{runs} of {game} came no further in {_LONGEST:.0f} s than: {said}"
-    learning = [progress for _, progress in shown[len(shown) // 3 :]]  # not the warm-up
+    learning = shown[len(shown) // 3 :]  # not the warm-up
     return Cost(
         startup=shown[0][0],
-        rate=statistics.median(progress.frame_rate for progress in learning),
+        rate=statistics.median(rate for _, rate in learning),
         source=f"here ({runs} of {game}; other games count as this one)",
-        fixed=sizes[False] / len(group.jobs),
-        growing=sizes[True] / (len(group.jobs) * shown[-1][1].frames),
     )
-
-
-def _size_text(count: float) -> str:
-    for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count / 1e3:.3g} kB"
