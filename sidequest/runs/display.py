@@ -59,7 +59,6 @@ class Progress(NamedTuple):
     """Updates per second, of all runs together."""
     replay_fill: float = math.nan
     """Observations in replay, as a share of its capacity."""
-    seconds_left: float = math.nan
 
 
 @runtime_checkable
@@ -116,9 +115,6 @@ class ProgressMeter:
         if not is_first:
             self._recent = new = self._recent * math.exp(-seconds / _MEMORY) + new
         frame_rate, update_rate, _ = new / new[2] * len(rows)
-        left = max(0, self._total - frames) * len(rows) / max(frame_rate, 1e-9)
-        if is_first:
-            update_rate = left = math.nan
         runs = [
             RunProgress(
                 *(*name, frames, _mean(episodes, "return"), greedy_return),
@@ -128,8 +124,8 @@ class ProgressMeter:
                 self._runs, self._episodes, self.evaluations, strict=True
             )
         ]
-        rates = frame_rate, update_rate
-        return Progress(runs, frames, self._total, *rates, replay_fill, left)
+        rates = frame_rate, math.nan if is_first else update_rate
+        return Progress(runs, frames, self._total, *rates, replay_fill)
 
 
 def _mean(rows: Iterable[Mapping[str, Any]], column: str) -> float:
@@ -177,11 +173,13 @@ class Log:
         self.say(text)
 
     def _time_left(self, progress: Progress) -> str:
-        """Returns how long these runs and those that have not begun will take."""
+        """Returns how long these runs and those that have not begun will take, once that
+        is known: not before the second chunk, as the first has compiled."""
         later = max(0, self._expected - len(self.rows)) * progress.total
-        seconds = progress.seconds_left + later / max(progress.frame_rate, 1e-9)
-        is_over = progress.frames >= progress.total and not later
-        return "" if is_over or math.isnan(seconds) else f", {duration(seconds)} left"
+        left = max(0, progress.total - progress.frames) * len(progress.runs) + later
+        if not left or math.isnan(progress.update_rate):
+            return ""
+        return f", {duration(left / max(progress.frame_rate, 1e-9))} left"
 
     def ranked(self) -> list[RunProgress]:
         """Returns the runs that have begun, by greedy return, then by training return."""
