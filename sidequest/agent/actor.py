@@ -64,7 +64,7 @@ class StepRecord(NamedTuple):
 
 
 class Actor(NamedTuple):
-    init: Callable[[Key, Policy, modes.Modes], ActorState]
+    init: Callable[[Policy, modes.Modes], ActorState]
     act: Callable[
         [Policy, Key, Timestep, ActorState], tuple[Int[Array, ""], ActorState, StepRecord]
     ]
@@ -74,9 +74,9 @@ def make_actor(controller: Controller, heads: tuple[str, ...], *, discount: floa
     """Returns an actor for a network with these heads, the extrinsic one first."""
     twin = heads.index("twin") if "twin" in heads else None
 
-    def init(key: Key, policy: Policy, behaviours: modes.Modes) -> ActorState:
-        draw_key, _ = jax.random.split(key)
-        choices, arm = metacontroller.draw(_uniforms(draw_key), policy.arms)
+    def init(policy: Policy, behaviours: modes.Modes) -> ActorState:
+        # Any arm: the first timestep draws another.
+        choices, arm = metacontroller.draw(jnp.zeros(len(DIMENSIONS)), policy.arms)
         return ActorState(
             core=policy.q_function.initial_state(),
             controller=controller.init(arm),

@@ -122,7 +122,7 @@ def _measure_loop(
     statistics = jax.devices()[0].memory_stats() or {}
     return {
         "environment_steps_per_second": (
-            iterations * agent.streams * agent.block_length / seconds
+            iterations * agent.environments * agent.block_length / seconds
         ),
         "learner_steps_per_second": trained / seconds,
         "updates_per_second": updates / seconds,
@@ -143,7 +143,7 @@ def _measure_stages(
 
     def play_randomly(state):
         def step(environments, t):
-            keys = jax.random.split(jax.random.fold_in(key, t), 2 * agent.streams)
+            keys = jax.random.split(jax.random.fold_in(key, t), 2 * agent.environments)
             action_keys, step_keys = jnp.split(keys, 2)
             actions = jax.vmap(
                 lambda k: jax.random.randint(k, (), 0, environment.spec.num_actions)

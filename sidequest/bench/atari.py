@@ -36,7 +36,7 @@ _FALLBACK_MEMORY = 2 * 10**9  # bytes, on a device that does not say how much it
 def measure(
     game: str = "frostbite",
     *,
-    streams: int | None = None,
+    emulators: int | None = None,
     seconds: float = 10.0,
     memory: int | None = None,
     config: Config = PAPER,
@@ -46,24 +46,24 @@ def measure(
     """Returns frames a second of each phase, and milliseconds of each program.
 
     Args:
-        streams: Emulators of all groups together; by default 96 a core, at most 1,536,
+        emulators: Emulators of all groups together; by default 96 a core, at most 1,536,
             with which the groups in flight keep 16 cores busy.
         seconds: Spent on each phase, without compiling and building.
         memory: Bytes for replay; by default 60% of what JAX may use of the device.
         config: Settings; the number of emulators and the warm-up are replaced.
         variants: Whether to compare variants too.
     """
-    streams = streams or 96 * min(available_cores(), 16)
-    config = change(config, **{"acting.environments": streams, "replay.warm_up": 0})
-    groups = choose_groups(streams)
+    emulators = emulators or 96 * min(available_cores(), 16)
+    config = change(config, **{"acting.environments": emulators, "replay.warm_up": 0})
+    groups = choose_groups(emulators)
     threads = choose_threads(groups)
     atari_game = atari.make(game)
-    say(f"building {streams} emulators")
-    emulators = build_politely(
+    say(f"building {emulators} emulators")
+    built = build_politely(
         partial(
             atari_game.build,
             groups=groups,
-            streams=streams // groups,
+            environments=emulators // groups,
             seed=0,
             threads=threads,
         )
@@ -74,10 +74,10 @@ def measure(
 
     def make_loop(*names: str) -> HostedRun:
         compared = [parse(name) for name in names]
-        return HostedRun(build_agent(config, atari_game.spec, compared, store), emulators)
+        return HostedRun(build_agent(config, atari_game.spec, compared, store), built)
 
     loop = make_loop(INFORMED, EPSILON_GREEDY)
-    clock = _Clock(atari_game.spec.frames_per_step * streams, seconds, say)
+    clock = _Clock(atari_game.spec.frames_per_step * emulators, seconds, say)
     figures = _measure_phases(loop, clock)
     # Memory first: to time adding a block, the same one is added many times.
     figures |= _measure_memory(loop) | _measure_programs(loop)
@@ -90,9 +90,9 @@ def measure(
         loop = make_loop(_INTRINSIC)
         intrinsic = _measure_learning(loop, _INTRINSIC, _INTRINSIC, clock)
         figures["variants"] = compare_variants([*rates, (_INTRINSIC, intrinsic)])
-    for group in emulators:
+    for group in built:
         group.close()
-    setting = {"game": game, "streams": streams, "groups": groups, "threads": threads}
+    setting = {"game": game, "emulators": emulators, "groups": groups, "threads": threads}
     return figures | setting | {"machine": machine()}
 
 

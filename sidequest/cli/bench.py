@@ -67,7 +67,7 @@ def bench(
     else:
         from sidequest.bench import atari
 
-        figures = atari.measure(game or "frostbite", streams=emulators, say=_say)
+        figures = atari.measure(game or "frostbite", emulators=emulators, say=_say)
     if json:
         print(jsons.dumps(figures))
     else:

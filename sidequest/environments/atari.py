@@ -45,22 +45,22 @@ def build_groups(
     game: str,
     *,
     groups: int,
-    streams: int,
+    environments: int,
     seed: int,
     progress: Callable[[int, int], None] = lambda built, total: None,
     **settings: Any,
 ) -> list["AtariGroup"]:
-    """Starts `groups` groups of `streams` emulators; each takes about 0.2 s.
+    """Starts `groups` groups of `environments` emulators; each takes about 0.2 s.
 
     Args:
         progress: Called with the emulators built so far and in all, after each group.
         settings: Those of `AtariGroup`.
     """
-    seeds = emulator_seeds(seed, groups * streams).reshape(groups, streams)
+    seeds = emulator_seeds(seed, groups * environments).reshape(groups, environments)
     built = []
     for group_seeds in seeds:
         built.append(AtariGroup(game, group_seeds, **settings))
-        progress(len(built) * streams, seeds.size)
+        progress(len(built) * environments, seeds.size)
     return built
 
 

@@ -70,7 +70,7 @@ class HostedGame(NamedTuple):
     """A game that runs on the host, before its emulators are started."""
 
     build: Callable[..., Sequence[HostedEnvironment]]
-    """build(groups=, streams=, seed=, threads=, progress=) starts that many groups of
+    """build(groups=, environments=, seed=, threads=, progress=) starts that many groups of
     emulators with so many threads each, and calls progress(built, of) as it goes."""
     spec: EnvironmentSpec
     renders: bool = False

@@ -63,7 +63,7 @@ def _build_groups(
     sticky_actions: float,
     *,
     groups: int,
-    streams: int,
+    environments: int,
     seed: int,
     threads: int = 1,
     renders: bool = False,
@@ -71,13 +71,13 @@ def _build_groups(
 ) -> list["GymGroup"]:
     """Starts a process for each group; `threads` are of no use to Python."""
     del threads
-    words = np.random.SeedSequence(seed).generate_state(groups * streams, np.uint32)
-    seeds = (words >> 1).reshape(groups, streams).tolist()
+    words = np.random.SeedSequence(seed).generate_state(groups * environments, np.uint32)
+    seeds = (words >> 1).reshape(groups, environments).tolist()
     built = [GymGroup(spec, sticky_actions, some, renders) for some in seeds]
     try:
         for number, group in enumerate(built, 1):
             group.wait()
-            progress(number * streams, groups * streams)
+            progress(number * environments, groups * environments)
     except BaseException:
         for group in built:
             group.close()

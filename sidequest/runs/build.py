@@ -95,7 +95,7 @@ class Pace(NamedTuple):
 
 
 def make_pace(config: Config) -> Pace:
-    """Returns the pace: a block adds a sequence per stream, each replayed `ratio` times."""
+    """Returns the pace: a block adds a sequence per environment, replayed `ratio` times."""
     acting, replay = config.acting, config.replay
     ratio = Fraction(replay.ratio).limit_denominator(1_000)
     updates = ratio * acting.environments / config.learning.batch_size
@@ -124,7 +124,7 @@ class Agent(NamedTuple):
     pace: Pace
     step_example: Step
     """One stored step of one environment, for its shapes."""
-    streams: int
+    environments: int
     block_length: int
     batch_size: int
     frames_per_step: int
@@ -134,7 +134,7 @@ class Agent(NamedTuple):
     @property
     def frames_per_block(self) -> int:
         """Environment frames of a block, of all environments together."""
-        return self.streams * self.block_length * self.frames_per_step
+        return self.environments * self.block_length * self.frames_per_step
 
 
 def build_agent(
@@ -206,7 +206,7 @@ def build_agent(
         meta=make_metacontroller(make_bandit, arms),
         pace=make_pace(config),
         step_example=example,
-        streams=config.acting.environments,
+        environments=config.acting.environments,
         block_length=replay.block_length,
         batch_size=learning.batch_size,
         frames_per_step=spec.frames_per_step,
@@ -342,15 +342,14 @@ class RunState(NamedTuple):
     tail: Tail
 
 
-def init_run(agent: Agent, arrays: RunArrays, learner_key: Key, actor_key: Key) -> RunState:
+def init_run(agent: Agent, arrays: RunArrays, learner_key: Key) -> RunState:
     """Returns the state of a run before its first block, without environments."""
     learner = agent.learner.init(learner_key)
     meta = agent.meta.init(arrays.variant)
     policy = newest_policy(agent, learner, meta)
-    actors = jax.vmap(agent.actor.init, in_axes=(0, None, None))(
-        jax.random.split(actor_key, agent.streams), policy, arrays.modes
-    )
-    shape = agent.block_length, agent.streams
+    init = jax.vmap(agent.actor.init, in_axes=None, axis_size=agent.environments)
+    actors = init(policy, arrays.modes)
+    shape = agent.block_length, agent.environments
     zeros = jnp.zeros(shape)
     steps = jax.tree.map(
         lambda leaf: jnp.zeros((*shape, *leaf.shape), leaf.dtype),

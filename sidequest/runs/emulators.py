@@ -3,7 +3,6 @@
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,7 +14,7 @@ from sidequest.environments.base import EnvironmentSpec, HostedEnvironment, Host
 from sidequest.errors import ConfigError, EnvironmentFault, Exit, MachineError
 from sidequest.records import available_cores
 from sidequest.runs.build import EVALUATION
-from sidequest.runs.display import Display, duration
+from sidequest.runs.display import Display
 from sidequest.runs.process import write_stderr
 from sidequest.types import Timestep
 
@@ -39,17 +38,17 @@ _CHECKS, _CHECK_SECONDS = 300, 1.0
 """How often the watchdog checks a call before it gives up, and the seconds between."""
 
 
-def choose_groups(streams: int) -> int:
+def choose_groups(environments: int) -> int:
     """Returns as many groups as can be large, or else as few as keep the loop going."""
-    fitting = [n for n in range(FEWEST_GROUPS, _MOST_GROUPS + 1) if streams % n == 0]
-    if not fitting or streams < 1:
+    fitting = [n for n in range(FEWEST_GROUPS, _MOST_GROUPS + 1) if environments % n == 0]
+    if not fitting or environments < 1:
         raise ConfigError(
-            f"acting.environments is {streams}; emulators run in {FEWEST_GROUPS} to "
+            f"acting.environments is {environments}; emulators run in {FEWEST_GROUPS} to "
             f"{_MOST_GROUPS} groups of one size, so it must be a multiple of one of these "
             f"numbers"
         )
     enough = [n for n in fitting if n >= _ENOUGH_GROUPS]
-    large = [n for n in enough if streams // n >= _LARGE]
+    large = [n for n in enough if environments // n >= _LARGE]
     if large:
         return max(large)
     return _ENOUGH_GROUPS if _ENOUGH_GROUPS in fitting else min(fitting)
@@ -66,37 +65,32 @@ def build_groups(
     name: str,
     *,
     groups: int,
-    streams: int,
+    environments: int,
     evaluators: int,
     seed: int,
     display: Display,
 ) -> tuple[list["Guarded"], "Guarded"]:
-    """Builds groups of `streams` emulators together for training, and one to evaluate;
-    shows how many are built, and how long the others will take."""
-    size, total = streams // groups, streams + evaluators
+    """Builds groups of `environments` emulators together for training, and one to evaluate;
+    shows how many are built."""
+    size, total = environments // groups, environments + evaluators
     display.say(
         f"building {groups} groups of {size} emulators of {name}, and one of {evaluators} "
         f"to evaluate …"
     )
-    began = time.perf_counter()
 
-    def build(before: int, **size: int) -> list[Guarded]:
+    def build(before: int, **how: int) -> list[Guarded]:
         def show(built: int, of: int) -> None:
-            built += before
-            elapsed = time.perf_counter() - began
-            left = elapsed / max(1, built) * (total - built)
-            rest = f", {duration(left)} left" if left else f" in {duration(elapsed)}"
-            display.count(f"built {built} of {total} emulators{rest}", built, total)
+            done = before + built
+            display.count(f"built {done} of {total} emulators", done, total)
 
-        built = build_politely(partial(game.build, **size, progress=show))
+        built = build_politely(partial(game.build, **how, progress=show))
         return [Guarded(group, name) for group in built]
 
     threads = choose_threads(groups)
-    training = build(0, groups=groups, streams=size, seed=seed, threads=threads)
+    training = build(0, groups=groups, environments=size, seed=seed, threads=threads)
     try:
-        (evaluator,) = build(
-            streams, groups=1, streams=evaluators, seed=seed + EVALUATION, threads=2
-        )
+        how = {"groups": 1, "environments": evaluators, "seed": seed + EVALUATION}
+        (evaluator,) = build(environments, **how, threads=2)
     except BaseException:
         for group in training:
             group.close()

@@ -34,7 +34,6 @@ from sidequest.records import read_file, read_run, read_table
 from sidequest.runs import checkpoint
 from sidequest.runs.build import (
     ACTS,
-    BEGIN,
     EVALUATION,
     RESETS,
     STEPS,
@@ -199,7 +198,7 @@ def _build_group(
     """Starts one group of emulators."""
     from sidequest.runs.emulators import build_politely
 
-    build = partial(game.build, groups=1, streams=emulators, seed=seed, **options)
+    build = partial(game.build, groups=1, environments=emulators, seed=seed, **options)
     (group,) = build_politely(build)
     return group
 
@@ -308,14 +307,13 @@ def play_episode(
     variant, agent = _GREEDY if greedy else player.spec.variant, player.agent
     arrays = variant_arrays(variant, agent.arms)
     modes = modes_of(variant, agent.heads, agent.novelty_epsilon)
-    seeded = jax.random.key(seed)
-    begin_key, key = (jax.random.fold_in(seeded, purpose) for purpose in (BEGIN, ACTS))
+    key = jax.random.fold_in(jax.random.key(seed), ACTS)
 
     @jax.jit
     def begin(q_function: QFunction) -> tuple[Policy, ActorState]:
         arms = agent.meta.arm_probabilities(agent.meta.init(arrays))
         policy = Policy(q_function, player.scales, arms)
-        return strip_weak_types((policy, agent.actor.init(begin_key, policy, modes)))
+        return strip_weak_types((policy, agent.actor.init(policy, modes)))
 
     @jax.jit
     def act(policy: Policy, step: Int[AnyArray, ""], now: Timestep, state: ActorState):

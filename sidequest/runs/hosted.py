@@ -292,10 +292,10 @@ class HostedRun:
         draw with the new probabilities at once."""
         summaries, run = record.summaries, self.state.run
         meta = run.meta
-        steps, streams = np.nonzero(summaries.finished)
+        steps, environments = np.nonzero(summaries.finished)
         for first in range(0, len(steps), UPDATE_CHUNK):
             some = slice(first, first + UPDATE_CHUNK)
-            ended = steps[some], streams[some]
+            ended = steps[some], environments[some]
             columns = record.choices, summaries.episode_return, summaries.length
             episodes = Episodes(*(_fill(np.asarray(column)[ended]) for column in columns))
             meta = self.programs.update_bandits(
@@ -347,8 +347,8 @@ def start_run(
     groups, evaluator = build_groups(
         game,
         spec.game,
-        groups=choose_groups(agent.streams),
-        streams=agent.streams,
+        groups=choose_groups(agent.environments),
+        environments=agent.environments,
         evaluators=episodes,
         # A run that resumes has other starts.
         seed=(spec.seed + point.frames) % 2**31,

@@ -141,9 +141,9 @@ class HostedState(NamedTuple):
 
 def init_state(agent: Agent, episodes: int, arrays: RunArrays) -> HostedState:
     """Returns the state of a run before its first group step."""
-    learner_key, actor_key = jax.random.split(jax.random.fold_in(arrays.key, BEGIN))
-    run = strip_weak_types(init_run(agent, arrays, learner_key, actor_key))
-    block = empty_block(agent, actor_key, run.policy, run.actors)
+    learner_key, _ = jax.random.split(jax.random.fold_in(arrays.key, BEGIN))
+    run = strip_weak_types(init_run(agent, arrays, learner_key))
+    block = empty_block(agent, run.policy, run.actors)
     # Copies, since updates donate the learner and group steps the actors.
     run = run._replace(
         key=jax.random.clone(arrays.key),
@@ -196,17 +196,17 @@ def unpack_timestep(frames: Num[Array, "B ..."], rest: Float[Array, "4 B"]) -> T
     return Timestep(frames, reward, terminated > 0, truncated > 0, is_first > 0)
 
 
-def empty_block(agent: Agent, key: Key, policy: Policy, actors: ActorState) -> _Collected:
-    """Returns a block before its first step; `key` and `policy` are for shapes only."""
-    streams = agent.streams
+def empty_block(agent: Agent, policy: Policy, actors: ActorState) -> _Collected:
+    """Returns a block before its first step; `policy` is for shapes only."""
+    count = agent.environments
     steps = jax.tree.map(
-        lambda leaf: jnp.zeros((streams, *leaf.shape), leaf.dtype), agent.step_example
+        lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), agent.step_example
     )
     timesteps = Timestep(
         steps.observation, steps.reward, steps.terminated, steps.truncated, steps.is_first
     )
     act = jax.vmap(agent.actor.act, in_axes=(None, 0, 0, 0))
-    keys = jax.random.split(key, streams)
+    keys = jax.random.split(jax.random.key(0), count)
     _, _, records = jax.eval_shape(act, policy, keys, timesteps, actors)
 
     def blank(leaf) -> Array:
@@ -234,7 +234,7 @@ def step_group(
     are those of all environments [B]."""
     timesteps = unpack_timestep(*arrived)
     key = jax.random.fold_in(key, GROUP_STEPS)
-    size = agent.streams // groups
+    size = agent.environments // groups
     t = block.group_steps // groups % agent.block_length
     first = block.group_steps % groups * size
     keys = jax.random.split(jax.random.fold_in(key, block.group_steps), size)

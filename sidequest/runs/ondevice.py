@@ -58,13 +58,11 @@ def init_state(
     agent: Agent, environment: CompiledEnvironment, arrays: RunArrays
 ) -> RunState:
     """Returns the state of a run before its first iteration."""
-    learner_key, reset_key, actor_key = jax.random.split(
-        jax.random.fold_in(arrays.key, BEGIN), 3
-    )
+    learner_key, reset_key = jax.random.split(jax.random.fold_in(arrays.key, BEGIN))
     environments, timesteps = jax.vmap(environment.reset)(
-        jax.random.split(reset_key, agent.streams)
+        jax.random.split(reset_key, agent.environments)
     )
-    state = init_run(agent, arrays, learner_key, actor_key)
+    state = init_run(agent, arrays, learner_key)
     return state._replace(environments=environments, timesteps=timesteps)
 
 
@@ -95,7 +93,6 @@ def collect(
 ) -> tuple[RunState, Step, StepRecord, Any]:
     """Returns a block of steps [L, B], and recurrent states at its `core_offset` [B]."""
     act = jax.vmap(agent.actor.act, in_axes=(None, 0, 0, 0))
-    streams = agent.streams
 
     def step(carry: tuple, t: Int[Array, ""]):
         environments, timesteps, actors, core = carry
@@ -106,11 +103,11 @@ def collect(
         )
         act_key, environment_key = jax.random.split(jax.random.fold_in(key, t))
         actions, actors, record = act(
-            state.policy, jax.random.split(act_key, streams), timesteps, actors
+            state.policy, jax.random.split(act_key, agent.environments), timesteps, actors
         )
         stored = stored_step(timesteps, actions, record)
         environments, timesteps = jax.vmap(environment.step)(
-            jax.random.split(environment_key, streams), environments, actions
+            jax.random.split(environment_key, agent.environments), environments, actions
         )
         return (environments, timesteps, actors, core), (stored, record)
 

@@ -222,7 +222,7 @@ class GroupLog:
         self._logs = [
             RunLog(
                 *(spec.variant, agent.arms, agent.heads),
-                frames_per_step=agent.streams * agent.frames_per_step,
+                frames_per_step=agent.environments * agent.frames_per_step,
                 trace_interval=total // config.evaluation.traces,
             )
             for spec in self.specs

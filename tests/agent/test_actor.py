@@ -66,8 +66,8 @@ def compiled(heads):
             _, state, record = actor.act(policy, key, timestep, state)
             return state, (record, state.choices, state.controller.arm, state.core)
 
-        init_key, key = jax.random.split(key)
-        start = actor.init(init_key, policy, modes)
+        _, key = jax.random.split(key)
+        start = actor.init(policy, modes)
         keys = jax.random.split(key, len(timesteps.reward))
         return jax.lax.scan(step, start, (timesteps, keys))[1]
 
@@ -235,7 +235,7 @@ def real():
     policy = Policy(q_function, jnp.ones(len(variant.heads)), arms)
     actor = make_actor(make_controller(), variant.heads, discount=GAMMA)
     modes = modes_of(variant, variant.heads)
-    init = jax.jit(lambda key: actor.init(key, policy, modes))
+    init = jax.jit(lambda: actor.init(policy, modes))
     return policy, init, jax.jit(actor.act), jax.jit(jax.vmap(actor.act, (None, 0, 0, 0)))
 
 
@@ -244,7 +244,7 @@ def test_streams_side_by_side_are_streams_alone():
     streams = [stream(seed, steps=20) for seed in range(3)]
     streams = [row._replace(observation=row.observation[:, 0]) for row in streams]
     together = jax.tree.map(lambda *rows: np.stack(rows, axis=1), *streams)
-    alone = [init(key) for key in jax.random.split(jax.random.key(1), 3)]
+    alone = [init() for _ in streams]
     batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *alone)
     for t in range(20):
         keys = jax.random.split(jax.random.key(100 + t), 3)
@@ -264,7 +264,7 @@ def test_streams_side_by_side_are_streams_alone():
 
 def test_nothing_of_an_old_episode_reaches_the_first_q_values_of_a_new_one():
     policy, init, act, _ = real()
-    fresh = init(jax.random.key(0))
+    fresh = init()
     used = fresh._replace(
         core=CoreState(jnp.full(6, 3.0), jnp.full(6, -2.0)),
         previous_action=jnp.int32(3),

@@ -17,7 +17,7 @@ def test_figures_by_name():
     said: list[str] = []
     figures = measure(
         "ms_pacman",
-        streams=8,
+        emulators=8,
         seconds=0.05,
         memory=100_000_000,
         config=CONFIG,

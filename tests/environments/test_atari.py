@@ -23,7 +23,7 @@ SLOW = pytest.mark.slow
 
 def make_group(game="frostbite", *, streams=1, seed=0, **settings):
     (group,) = atari.build_groups(
-        game, groups=1, streams=streams, seed=seed, threads=2, **settings
+        game, groups=1, environments=streams, seed=seed, threads=2, **settings
     )
     return group
 
@@ -153,7 +153,7 @@ def test_seeds_are_distinct_and_prefixes_agree():
 
 def test_groups_in_flight_are_the_groups_one_by_one():
     actions = random_actions(30, 2)
-    settings = {"groups": 2, "streams": 2, "seed": 3, "threads": 1}
+    settings = {"groups": 2, "environments": 2, "seed": 3, "threads": 1}
     together, alone = (atari.build_groups("pong", **settings) for _ in range(2))
     expected = [play(group, actions) for group in alone]
     received = [[group.recv()] for group in together]
@@ -183,7 +183,7 @@ def test_frames_that_were_received_stay_as_they_are():
 def test_progress_counts_emulators():
     seen = []
     atari.build_groups(
-        "pong", groups=2, streams=3, seed=0, progress=lambda *n: seen.append(n)
+        "pong", groups=2, environments=3, seed=0, progress=lambda *n: seen.append(n)
     )
     assert seen == [(3, 6), (6, 6)]
 

@@ -23,7 +23,7 @@ def play(name, actions, *, sticky=0.0, **options):
     """Timesteps [T + 1] of a group that gets actions [T, B]."""
     game = registry.make(name, sticky)
     assert isinstance(game, HostedGame)
-    (group,) = game.build(groups=1, streams=actions.shape[1], seed=0, **options)
+    (group,) = game.build(groups=1, environments=actions.shape[1], seed=0, **options)
     try:
         timesteps = [group.recv()]
         for some in actions:
@@ -182,7 +182,9 @@ def test_images_arrive_as_they_are(name):
 
 
 def test_a_group_renders_its_first_environment():
-    (group,) = registry.make(OWN + "walk").build(groups=1, streams=1, seed=0, renders=True)
+    (group,) = registry.make(OWN + "walk").build(
+        groups=1, environments=1, seed=0, renders=True
+    )
     group.recv()
     group.send(np.ones(1, np.int32))
     group.recv()

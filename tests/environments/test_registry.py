@@ -65,7 +65,7 @@ def test_sticky_actions_are_the_games_own_or_those_asked_for(name, own):
 
 
 def test_atari_gets_the_stickiness_that_was_asked_for():
-    (group,) = registry.make("pong", 0.125).build(groups=1, streams=1, seed=0)
+    (group,) = registry.make("pong", 0.125).build(groups=1, environments=1, seed=0)
     assert group.sticky == 0.125
     group.close()
 

@@ -137,10 +137,10 @@ def drawn():
         "drawn", (14, 16, 3), np.dtype(np.uint8), 3, maximum=255.0, frames_per_step=4
     )
 
-    def build(groups, streams, seed, threads=1, progress=lambda built, of: None):
-        progress(groups * streams, groups * streams)
-        starts = range(0, groups * streams, streams)
-        return [Drawn(spec, range(first, first + streams)) for first in starts]
+    def build(groups, environments, seed, threads=1, progress=lambda built, of: None):
+        progress(groups * environments, groups * environments)
+        starts = range(0, groups * environments, environments)
+        return [Drawn(spec, range(first, first + environments)) for first in starts]
 
     return HostedGame(build, spec)
 

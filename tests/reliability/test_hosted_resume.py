@@ -34,9 +34,9 @@ CONFIG = change(
 MEMORY = 60_000_000
 
 
-def build(groups: int, streams: int, seed: int, threads: int, progress):
-    progress(groups * streams, groups * streams)
-    return [Drawn(range(streams * g, streams * (g + 1))) for g in range(groups)]
+def build(groups: int, environments: int, seed: int, threads: int, progress):
+    progress(groups * environments, groups * environments)
+    return [Drawn(range(environments * g, environments * (g + 1))) for g in range(groups)]
 
 
 GAME = HostedGame(build, Drawn.spec)
@@ -150,8 +150,10 @@ def test_an_emulator_that_dies_is_told_in_one_line(stopped, tmp_path):
                 raise RuntimeError("emulator gone")
             return super().recv()
 
-    def build_dying(groups: int, streams: int, seed: int, threads: int, progress):
-        return [Dying(range(streams * g, streams * (g + 1))) for g in range(groups)]
+    def build_dying(groups: int, environments: int, seed: int, threads: int, progress):
+        return [
+            Dying(range(environments * g, environments * (g + 1))) for g in range(groups)
+        ]
 
     with pytest.raises(MachineError, match="emulator of tests:drawn died .*gone") as fault:
         play(folder, game=HostedGame(build_dying, Drawn.spec))

@@ -151,8 +151,8 @@ def test_scores_of_emulators_by_hand():
 def evaluate_group(lengths, episodes):
     group, heard = Group(lengths), []
 
-    def build(*, groups, streams, seed):
-        assert (groups, streams, seed) == (1, len(lengths), 9)
+    def build(*, groups, environments, seed):
+        assert (groups, environments, seed) == (1, len(lengths), 9)
         return [group]
 
     game = HostedGame(build, Group.spec)

@@ -331,7 +331,7 @@ def test_emulators_get_the_actions_that_the_block_holds():
     game = atari.make("frostbite")
 
     def start():
-        return game.build(groups=GROUPS, streams=SIZE, seed=3, threads=1)
+        return game.build(groups=GROUPS, environments=SIZE, seed=3, threads=1)
 
     told = [Told(group) for group in start()]
     run = make_run(game.spec, told)

@@ -208,7 +208,7 @@ def test_collecting_in_a_scan_is_stepping_by_hand(loop, alone):
     collect = functools.partial(ondevice.collect, loop.agent, GAME)
     after, steps, records, core = jax.jit(collect)(key, state)
     act, move = jax.jit(loop.agent.actor.act), jax.jit(GAME.step)
-    for b in range(loop.agent.streams):
+    for b in range(loop.agent.environments):
         actor, timestep = at(state.actors, b), at(state.timesteps, b)
         world = at(state.environments, b)
         for t in range(loop.agent.block_length):

@@ -109,7 +109,7 @@ def test_a_hosted_game_is_played_like_a_compiled_one(whole):
     player = fresh_player(HostedGame(build, SPEC), VARIANT, TINY)
     hosted = play_episode(player, seed=0, max_steps=100)
     jax.tree.map(np.testing.assert_array_equal, hosted, compiled)
-    assert asked == [{"groups": 1, "streams": 1, "seed": 0}] and group.closed
+    assert asked == [{"groups": 1, "environments": 1, "seed": 0}] and group.closed
 
 
 def test_a_greedy_episode_is_the_evaluators():

@@ -211,7 +211,7 @@ def test_test_sizes_keep_all_variants():
 def test_a_tiny_agent_can_be_put_together():
     job = jobs_of(find("paper/fig8/tiny"))[1]
     spec = registry.make(job.spec.game).spec
-    assert build_agent(job.spec.config, spec, [job.spec.variant]).streams == 8
+    assert build_agent(job.spec.config, spec, [job.spec.variant]).environments == 8
 
 
 def test_an_unknown_name_gives_the_nearest():
