@@ -51,20 +51,21 @@ def summarise(runs: pl.DataFrame, *columns: str) -> pl.DataFrame:
     )
 
 
-def _bin_curves(records: Records, runs: pl.DataFrame) -> pl.DataFrame:
-    """Returns the mean return of each run in 40 equal bins of its game's budget.
+def bin_curves(records: Records, runs: pl.DataFrame, *panel: str) -> pl.DataFrame:
+    """Returns the mean return of each run in 40 equal bins of its panel's budget.
 
     A bin without an evaluation lies on the line between its neighbours. A bin counts if a
     run has half of it behind it: a run that is much shorter than others may have no row.
 
+    Args:
+        panel: Columns of runs that are drawn over one axis.
+
     Returns:
-        `run`, `game`, `variant`, `return`, and where a bin ends: `share` of the budget and
-        `frames`.
+        `run`, `return`, and where a bin ends: `share` of the budget and `frames`.
     """
-    cell = ["run", "game", "variant", "limit"]
-    limits = runs.rename({"frames": "limit"})
-    episodes = of_runs(records.evaluations, limits, *cell[1:]).drop_nulls("return")
-    limit = pl.max_horizontal("limit", "frames").max().over("game")
+    budgets = runs.rename({"frames": "limit"})
+    episodes = of_runs(records.evaluations, budgets, "limit", *panel).drop_nulls("return")
+    limit = pl.max_horizontal("limit", "frames").max().over(panel)
     episodes = episodes.with_columns(limit=limit, share=pl.col("frames") / limit)
     number = (pl.col("share") * _BINS - 1e-6).ceil().clip(1).cast(pl.Int64())
     means = episodes.group_by("run", bin=number).agg(pl.mean("return"))
@@ -72,12 +73,14 @@ def _bin_curves(records: Records, runs: pl.DataFrame) -> pl.DataFrame:
         share=pl.col("bin") / _BINS
     )
     return (
-        episodes.group_by(cell, maintain_order=True)
+        episodes.group_by("run", "limit", maintain_order=True)
         .agg(end=pl.max("share"))
         .join(bins, how="cross")
         .filter(pl.col("share") <= pl.col("end") + 0.5 / _BINS)
         .join(means, on=["run", "bin"], how="left", maintain_order="left")
-        .with_columns(
+        .select(
+            "run",
+            "share",
             pl.col("return").interpolate().over("run"),
             frames=pl.col("share") * pl.col("limit"),
         )
@@ -100,12 +103,12 @@ def _draw_line(axes: Axes, x: np.ndarray, mean: np.ndarray, **look: Any) -> None
 
 def draw_curves(
     axes: Axes,
-    records: Records,
+    curves: pl.DataFrame,
     runs: pl.DataFrame,
     line: str = "variant",
     changes: Mapping[str, dict[str, Any]] | None = None,
 ) -> None:
-    """Draws the learning curves of one game, with a line for each value of a column.
+    """Draws binned curves of runs of one game, with a line for each value of a column.
 
     Few lines have bands from the worst to the best seed. Right of all lines stand the final
     scores of their seeds.
@@ -113,7 +116,7 @@ def draw_curves(
     Args:
         changes: What differs from the look of the variant, by the column's value.
     """
-    curves = of_runs(_bin_curves(records, runs), runs, *{line} - {"variant"})
+    curves = of_runs(curves, runs, *{line, "variant"})
     if curves.is_empty():
         style.say_empty(axes)
         return
@@ -129,7 +132,7 @@ def draw_curves(
             ends = seeds.min(axis=1), seeds.max(axis=1)
             axes.fill_between(x, *ends, color=look["color"], alpha=0.15, lw=0)
         _draw_line(axes, x, seeds.mean(axis=1), label=style.plain(label), **look)
-        finals = runs.filter(pl.col("run").is_in({*own["run"]}))["score"].drop_nulls()
+        finals = runs.join(own, on="run", how="semi")["score"].drop_nulls()
         hollow = look.get("mfc") == "white"
         style.draw_seeds(axes, place, finals.to_list(), variant, hollow=hollow)
     axes.set_xlabel(name)
@@ -150,8 +153,8 @@ def _compare(
     The caption says how often each line has the highest mean. Runs that are too short to
     have a curve are left out.
     """
-    binned = [_bin_curves(records, own) for own in groups(runs, "panel")]
-    runs = runs.filter(pl.col("run").is_in({run for own in binned for run in own["run"]}))
+    curves = bin_curves(records, runs, "panel")
+    runs = runs.join(curves, on="run", how="semi", maintain_order="left")
     if runs.is_empty():
         return None
     sections = [distinct(own, "panel") for own in groups(runs, "section")]
@@ -159,7 +162,7 @@ def _compare(
         sections = [distinct(runs, "panel")]
 
     def draw(axes: Axes, panel: str) -> None:
-        draw_curves(axes, records, runs.filter(panel=panel), line, changes)
+        draw_curves(axes, curves, runs.filter(panel=panel), line, changes)
         axes.set_title(style.plain(panel))
 
     figure = style.draw_panels(
@@ -251,15 +254,14 @@ def aggregate(records: Records) -> Plot | None:
     A run that is too short to have a curve is left out.
     """
     every = _granularity_runs(records)
-    binned = [_bin_curves(records, own) for own in groups(every, "mode")]
-    begun = {run for own in binned for run in own["run"]}
-    runs = every.filter(pl.col("run").is_in(begun))
+    curves = bin_curves(records, every, "mode", "game")
+    begun = every.join(curves, on="run", how="semi", maintain_order="left")
     variants = pl.col("variant").n_unique()
-    runs = runs.filter(variants.over("mode", "game") == variants.over("mode"))
+    runs = begun.filter(variants.over("mode", "game") == variants.over("mode"))
     runs = runs.filter(variants.over("mode") > 1)
     if runs.is_empty():
         return None
-    curves = of_runs(pl.concat(binned), runs, "mode")
+    curves = of_runs(curves, runs, "mode", "variant")
     games = {own["mode"][0]: distinct(own, "game") for own in groups(runs, "mode")}
     # From all runs of these games, so that figures of one study share a scale.
     finals = final_scores(evaluated_runs(records), distinct(runs, "game"))

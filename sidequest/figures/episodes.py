@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from sidequest.figures import illustrations, pairs, style
-from sidequest.figures.curves import draw_curves
+from sidequest.figures.curves import bin_curves, draw_curves
 from sidequest.figures.data import (
     Plot,
     Records,
@@ -125,7 +125,7 @@ def blind_and_informed(records: Records) -> Plot | None:
     def draw(axes: Axes, own: pl.DataFrame) -> None:
         game, variant = own["game"][0], own["variant"][0]
         if own["variant"].n_unique() > 1:
-            draw_curves(axes, records, own)
+            draw_curves(axes, bin_curves(records, own, "game"), own)
             axes.set_title("return", fontsize=style.SMALL)
         else:
             share = table.filter(game=game, variant=variant)["p_X"][0]

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 
 from sidequest.figures import style
-from sidequest.figures.curves import draw_curves, evaluated_runs
+from sidequest.figures.curves import bin_curves, draw_curves, evaluated_runs
 from sidequest.figures.data import Plot, Records, arrange, distinct, groups, of_runs
 from sidequest.figures.pairs import counter_and_coin, start_pairs
 from sidequest.switching.variants import MODES
@@ -156,7 +156,7 @@ def _plot_clouds(name: str, records: Records, parts: list[pl.DataFrame]) -> Plot
     def draw(axes: Axes, own: pl.DataFrame) -> None:
         mode, game, variant = own.select("mode", "game", "variant").row(0)
         if own["variant"].n_unique() > 1:
-            draw_curves(axes, records, own)
+            draw_curves(axes, bin_curves(records, own, "game"), own)
             axes.set_ylabel("return")
             return
         both = episodes.filter(mode=mode, game=game)

@@ -6,8 +6,8 @@ import pytest
 
 from sidequest.figures import style
 from sidequest.figures.curves import (
-    _bin_curves,
     aggregate,
+    bin_curves,
     draw_curves,
     explore_modes,
     informed_triggers,
@@ -36,7 +36,7 @@ def curves_of(folder):
     """The panel of all runs below a folder, and the mean of its only line by frames."""
     axes = style.new_figure(3, 3).subplots()
     records = read_records(folder)
-    draw_curves(axes, records, records.runs)
+    draw_curves(axes, bin_curves(records, records.runs, "game"), records.runs)
     (line,) = [line for line in axes.lines if line_is_mean(line)]
     return axes, dict(zip(line.get_xdata().round(3), line.get_ydata(), strict=True))
 
@@ -58,12 +58,12 @@ def test_a_bin_is_the_mean_of_all_its_episodes(tmp_path):
     returns = {10: [1], 60: [2, 3], 100: [6], 101: [50], 4_000: [9]}
     make_run(tmp_path / "a", STEP, 0, returns).finish()
     records = read_records(tmp_path)
-    bins = _bin_curves(records, records.runs)
+    bins = bin_curves(records, records.runs, "game")
     np.testing.assert_allclose(bins["frames"], 100 * np.arange(1, 41))
     assert bins["return"].to_list()[:2] == [3.0, 50.0]
     # Bins without an evaluation lie on the line between their neighbours.
     np.testing.assert_allclose(bins["return"][2], 50 + (9 - 50) / 38)
-    assert _bin_curves(records, records.runs.clear()).is_empty()
+    assert bin_curves(records, records.runs.clear(), "game").is_empty()
 
 
 def test_a_line_is_the_mean_over_seeds_as_far_as_all_go(tmp_path):
