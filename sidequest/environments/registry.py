@@ -15,7 +15,7 @@ from sidequest.environments.base import (
     HostedGame,
     with_sticky_actions,
 )
-from sidequest.environments.scores import KNOWN, SCORES
+from sidequest.environments.scores import KNOWN, Known
 from sidequest.errors import InvalidRequest
 
 Factory: TypeAlias = Callable[[], CompiledEnvironment | HostedGame]
@@ -108,14 +108,10 @@ def register(name: str, factory: Factory) -> None:
 
 def games() -> list[Game]:
     """Returns all games that `make` knows, by suite, with reference scores."""
+    known = {name: KNOWN.get(name, Known()) for name in _factories()}
     return [
-        Game(
-            name,
-            _suite(name),
-            *(SCORES.get(name) or (KNOWN[name].random if name in KNOWN else None, None)),
-            resolve_sticky_actions(name),
-        )
-        for name in _factories()
+        Game(name, _suite(name), one.random, one.human, resolve_sticky_actions(name))
+        for name, one in known.items()
     ]
 
 

@@ -1,38 +1,34 @@
-"""Scores of a random policy and of a human, scores between the two, and what is known about
-the returns of games without a human's score. scores.toml has the numbers."""
+"""What is known about the returns of games: those of a random policy and of a human, and
+scores between the two. scores.toml has the numbers."""
 
 import tomllib
 from importlib.resources import files
 from typing import NamedTuple
 
 
-class _Reference(NamedTuple):
-    """Mean episode returns of the two reference players of a game."""
-
-    random: float
-    human: float
-
-
 class Known(NamedTuple):
-    """Holds what is known about the returns of a game without a human's score."""
+    """Holds what is known about the returns of a game."""
 
-    random: float
+    random: float | None = None
     """Mean return of uniform random play."""
+    human: float | None = None
     spread: float = 0.0
-    """Standard deviation of the return of its episodes; 0 where nobody measured it."""
+    """Standard deviation of the return of random play; 0 where nobody measured it."""
     possible: float | None = None
     """The highest return there can be; None where there is no bound to speak of."""
 
 
 _NUMBERS = tomllib.loads((files(__package__ or "") / "scores.toml").read_text())
-SCORES = {game: _Reference(*numbers) for game, numbers in _NUMBERS["atari"].items()}
-KNOWN = {game: Known(*numbers) for game, numbers in _NUMBERS["other"].items()}
+KNOWN = {
+    **{game: Known(random, human) for game, (random, human) in _NUMBERS["atari"].items()},
+    **{game: Known(one[0], None, *one[1:]) for game, one in _NUMBERS["other"].items()},
+}
 
 
-def human_normalised(game: str, score: float) -> float:
+def human_normalised(game: str, score: float | None) -> float | None:
     """Returns (score - random) / (human - random): 0 for a random policy, 1 for a human.
-    Raises `ValueError` if no human's score is known."""
-    if game not in SCORES:
-        raise ValueError(f"No human score is known for {game!r}.")
-    reference = SCORES[game]
-    return (score - reference.random) / (reference.human - reference.random)
+    None if there is no score, or no human's is known."""
+    random, human, *_ = KNOWN.get(game, Known())
+    if score is None or random is None or human is None:
+        return None
+    return (score - random) / (human - random)

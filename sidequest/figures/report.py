@@ -21,7 +21,7 @@ import polars as pl
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from sidequest.environments.scores import SCORES, human_normalised
+from sidequest.environments.scores import human_normalised
 from sidequest.figures.claims import STATES, judge_all
 from sidequest.figures.data import (
     Records,
@@ -303,10 +303,7 @@ def _score_table(records: Records) -> Table:
         pl.sum("finished"),
         pl.first("frames"),
     )
-    normal = [
-        human_normalised(game, mean) if game in SCORES and mean is not None else None
-        for game, mean in cells.select("game", "mean").iter_rows()
-    ]
+    normal = [human_normalised(*one) for one in cells.select("game", "mean").iter_rows()]
     if any(one is not None for one in normal):
         cells.insert_column(7, pl.Series("human-normalised", normal))
     failed = (2 * pl.col("learned") <= pl.col("seeds")).fill_null(False)

@@ -17,12 +17,12 @@ The last two rank the runs of one study and say nothing across studies.
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil, nan, sqrt
 from statistics import NormalDist
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
 
-from sidequest.environments.scores import KNOWN, SCORES, Known
+from sidequest.environments.scores import KNOWN, Known
 
 Strata: TypeAlias = Sequence[Float[np.ndarray, "..."]]
 """Scores, one array a game; the last axis has its seeds, any before it are a batch."""
@@ -151,16 +151,17 @@ class Scale(NamedTuple):
 
 def choose_scale(finals: Mapping[str, Float[np.ndarray, "N"]]) -> Scale:
     """Returns the first kind of scale that every game has; `finals` are all scores."""
-    if finals and finals.keys() <= SCORES.keys():
-        ends = {game: (SCORES[game].random, SCORES[game].human) for game in finals}
-        return Scale("human", "human-normalised score", ends)
-    bounds = {game: one.possible for game, one in KNOWN.items() if one.possible is not None}
-    if finals and finals.keys() <= bounds.keys():
-        ends = {game: (KNOWN[game].random, bounds[game]) for game in finals}
-        return Scale("possible", "score: 0 random play, 1 the highest possible", ends)
-    zeros = {game: one.random for game, one in (*SCORES.items(), *KNOWN.items())}
+    known: dict[str, Any] = {game: KNOWN.get(game, Known()) for game in finals}
+    for kind, label in (
+        ("human", "human-normalised score"),
+        ("possible", "score: 0 random play, 1 the highest possible"),
+    ):
+        ends = {game: (one.random, getattr(one, kind)) for game, one in known.items()}
+        if finals and not any(None in pair for pair in ends.values()):
+            return Scale(kind, label, ends)
+    zeros = {game: one.random for game, one in known.items()}
     kind, label = "study", "score: 0 random play, 1 the best run of this study"
-    if not finals.keys() <= zeros.keys():
+    if None in zeros.values():
         zeros = {game: float(scores.min()) for game, scores in finals.items()}
         kind, label = "min-max", "score: 0 the worst, 1 the best run of this study"
     ends = {}
@@ -178,12 +179,10 @@ def has_learned(game: str, score: float | None, episodes: int) -> bool | None:
     (by the normal approximation) and, where the highest return is known, at least 5% of
     the way there. None where random play's return is not known.
     """
-    known = KNOWN.get(game)
-    if known is None and game in SCORES:
-        known = Known(SCORES[game].random)
-    if known is None or score is None:
+    random, _, spread, possible = KNOWN.get(game, Known())
+    if random is None or score is None:
         return None
-    bound = known.random + _RARE * known.spread / sqrt(episodes)
-    if known.possible is not None:
-        bound = max(bound, known.random + _WAY * (known.possible - known.random))
+    bound = random + _RARE * spread / sqrt(episodes)
+    if possible is not None:
+        bound = max(bound, random + _WAY * (possible - random))
     return score > bound

@@ -28,7 +28,7 @@ from sidequest.agent.modes import modes_of
 from sidequest.agent.networks import QFunction
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedEnvironment, HostedGame
-from sidequest.environments.scores import SCORES, human_normalised
+from sidequest.environments.scores import human_normalised
 from sidequest.errors import CorruptFile, InvalidRequest
 from sidequest.records import read_file, read_run, read_table
 from sidequest.runs import checkpoint
@@ -227,9 +227,7 @@ def evaluate_run(
         "max": float(returns.max()),
         "length": float(scores.length.mean()),
         "returns": returns.tolist(),
-        "human_normalised": (
-            human_normalised(run.game, mean) if run.game in SCORES else None
-        ),
+        "human_normalised": human_normalised(run.game, mean),
     }
 
 
