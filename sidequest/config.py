@@ -372,12 +372,11 @@ def recorded(settings: Mapping[str, Mapping[str, Any]], game: str) -> dict[str, 
 
 def from_dict(settings: Mapping[str, Mapping[str, Any]], game: str) -> Config:
     """Returns the config in the `run.json` of a run of this game."""
-
-    def revive(value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
-
-    flat = recorded(settings, game)
-    return change(Config(), **{name: revive(value) for name, value in flat.items()})
+    flat = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in recorded(settings, game).items()
+    }
+    return change(Config(), **flat)
 
 
 def check(config: Config) -> None:

@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from sidequest.errors import Exit, SidequestError, missing_extra, unknown
+from sidequest.runs.process import write_stderr
 
 COMMANDS = {
     "study": "runs a whole study of the paper's variants, and writes its report",
@@ -135,9 +136,7 @@ def command_named(name: str) -> Callable[..., int | None]:
 
 
 def _exit_at_once(*_) -> NoReturn:
-    shown = b"\x1b[?25h" if os.isatty(2) else b""  # the cursor, if a panel has hidden it
-    with contextlib.suppress(OSError):
-        os.write(2, shown + b"\ninterrupted\n")
+    write_stderr("interrupted")
     os._exit(128 + signal.SIGINT)
 
 

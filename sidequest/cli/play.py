@@ -173,6 +173,8 @@ def watch(
     check_range("fps", fps, 1, 100)
     _check_film(out, fps)
     check_run(run)
+    if out.exists():
+        print(f"{out} is there already and will be replaced", file=sys.stderr)
     use_compilation_cache()
 
     from sidequest.figures.film import Caption, draw_film, make_renderer, save_film

@@ -12,6 +12,7 @@ from tyro.conf import Positional, UseAppendAction
 
 from sidequest.cli.options import (
     Flag,
+    check_range,
     check_run,
     option,
     read_config,
@@ -159,10 +160,8 @@ def parse_request(
     else:
         kind = attempt(registry.kind, game)
     seeds, seed = 1 if seeds is None else seeds, seed or 0
-    if not 1 <= seeds <= 10_000 or not 0 <= seed < 2**31:
-        faults.append(
-            f"seeds is {seeds} and seed {seed}; 1 to 10000 seeds, starting at 0 or more"
-        )
+    attempt(check_range, "seeds", seeds, 1, 10_000)
+    attempt(check_range, "seed", seed, 0)
     if kind == "compiled":
         only_hosted = dict(emulators=emulators, replay_memory=replay_memory)
         attempt(refuse, f"{game} has no emulators", **only_hosted)

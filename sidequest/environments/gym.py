@@ -7,6 +7,7 @@ does not load JAX, so nothing here imports it.
 
 from __future__ import annotations
 
+import difflib
 import multiprocessing
 import os
 import signal
@@ -175,6 +176,9 @@ def load(name: str) -> Callable[..., Any]:
         module, _, identifier = rest.rpartition(":")  # Gymnasium's own way to import
         if module:
             import_module(module)
+        if identifier not in gymnasium.registry:
+            for near in difflib.get_close_matches(identifier, gymnasium.registry, 1):
+                raise BrokenRule(f"Did you mean gymnasium:{near}?")
         gymnasium.spec(identifier)
         return lambda **options: gymnasium.make(
             identifier, disable_env_checker=True, **options

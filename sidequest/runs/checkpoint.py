@@ -31,14 +31,7 @@ from numpy.lib import format as npy
 
 from sidequest.config import rename
 from sidequest.errors import CannotWrite, CorruptFile, cannot_write, resume_command
-from sidequest.records import (
-    Digest,
-    seal,
-    sync_folder,
-    take_digest,
-    unseal,
-    write_synced,
-)
+from sidequest.records import Digest, seal, sync_folder, take_digest, unseal, write_synced
 from sidequest.runs.arrays import Damaged, Piece, read_arrays, verify, write_arrays
 from sidequest.runs.build import is_key
 from sidequest.runs.display import Display
@@ -98,10 +91,8 @@ class _Manifest(NamedTuple):
     """Holds what a checkpoint says of itself; its arrays are not verified yet."""
 
     path: Path
-    run: dict[str, Any]
-    frames: int
-    host: dict[str, Any]
-    records: dict[str, Digest]
+    snapshot: Snapshot
+    """Without state."""
     leaves: dict[str, tuple[int, tuple[int, ...], str]]
     """Path in the tree -> number, shape and dtype of an array."""
     pieces: list[Piece]
@@ -146,10 +137,9 @@ def newest(
         try:
             manifest = read_manifest(path)
             if run is not None:
-                refuse_other(path, rename(manifest.run), run)
-                _compare_records(folder, manifest.records)
-            state = restore(manifest, state_spec, **how)
-            return Snapshot(*manifest[1:5], state)
+                refuse_other(path, rename(manifest.snapshot.run), run)
+                _compare_records(folder, manifest.snapshot.records)
+            return manifest.snapshot._replace(state=restore(manifest, state_spec, **how))
         except Damaged as damage:
             say(f"{path} cannot be used: {damage}")
     return None
@@ -195,7 +185,7 @@ def read_manifest(path: Path) -> _Manifest:
         pieces = [Piece(*piece) for piece in body["pieces"]]
         records = {table: Digest(**own) for table, own in body["records"].items()}
         content = (body["run"], int(body["frames"]), body["host"], records)
-        return _Manifest(path, *content, leaves, pieces)
+        return _Manifest(path, Snapshot(*content, state=None), leaves, pieces)
     except OSError as error:
         raise Damaged(f"{MANIFEST} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

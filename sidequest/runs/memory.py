@@ -92,10 +92,7 @@ def replay_memory(
 def _memory_for(
     config: Config, spec: EnvironmentSpec, variant: Variant, requested: int | None
 ) -> int:
-    try:
-        agent = build_agent(config, spec, [variant], tiled(_ENDLESS))
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
+    agent = build_agent(config, spec, [variant], tiled(_ENDLESS))
     replay = jax.eval_shape(agent.replay.init)
     given = _left_for_replay(agent, replay) if requested is None else requested
     memory = min(given, _frame_bytes(replay))

@@ -38,12 +38,7 @@ from sidequest.runs.checkpoint import (
     find_resume_point,
 )
 from sidequest.runs.display import Display, plural
-from sidequest.runs.memory import (
-    describe_replay,
-    refuse_too_large,
-    replay_memory,
-    tiled,
-)
+from sidequest.runs.memory import describe_replay, refuse_too_large, replay_memory, tiled
 from sidequest.runs.process import LOCK, StopSignal, lock_folders
 from sidequest.runs.spec import RunSpec, is_finished
 from sidequest.runs.tables import GroupLog, describe_machine

@@ -141,7 +141,8 @@ def test_what_cannot_be_played_is_refused(name, message):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("gymnasium:CartPol-v1", "Did you mean: `CartPole`"),
+        ("gymnasium:CartPole", r"Did you mean gymnasium:CartPole-v1\?$"),
+        ("gymnasium:nothing", "Environment `nothing` doesn't exist"),
         (OWN + "missing", "has no attribute 'missing'"),
         ("tests.nowhere:walk", "No module named 'tests.nowhere'"),
         (OWN + "__name__", "it is no function"),

@@ -55,7 +55,7 @@ def test_stopped_by_a_signal_and_resumed(tmp_path, replay):
     assert f"resume with: sidequest train --resume {folder}" in said
     manifest = read_manifest(listed(folder)[0])
     assert any("replay" in leaf for leaf in manifest.leaves) == (replay == "yes")
-    stopped, paid = manifest.frames, manifest.host["updates"]
+    stopped, paid = manifest.snapshot.frames, manifest.snapshot.host["updates"]
     assert 12 * BLOCK <= stopped < BLOCKS * BLOCK
     play(tmp_path, "--resume", str(folder), "--quiet")
     learning = read_table(folder, "learning")

@@ -127,10 +127,10 @@ def good(tmp_path_factory):
         for path in listed(third):
             manifest = checkpoint.read_manifest(path)
             state = checkpoint.restore(manifest, program.state_spec)
-            states[manifest.frames] = as_bytes(state)
-            tables[manifest.frames] = {
+            states[manifest.snapshot.frames] = as_bytes(state)
+            tables[manifest.snapshot.frames] = {
                 table: (third / f"{table}.jsonl").read_bytes()[: digest.size]
-                for table, digest in manifest.records.items()
+                for table, digest in manifest.snapshot.records.items()
             }
         runs = [job.spec.folder for job in jobs]
         made = Good(folder, runs, states, tables, {})

@@ -111,7 +111,7 @@ def test_without_replay_nothing_is_learned_or_owed_until_it_is_full(tmp_path):
         play(tmp_path / "run", stop_after=STOP, replay=False)
     path = listed(tmp_path / "run")[0]
     assert not any("replay" in leaf for leaf in read_manifest(path).leaves)
-    done = read_manifest(path).host["updates"]
+    done = read_manifest(path).snapshot.host["updates"]
     watcher = play(tmp_path / "run", replay=False)
     learning = read_table(tmp_path / "run", "learning")
     updates = []
