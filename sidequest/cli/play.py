@@ -6,6 +6,7 @@ import json as jsons
 import os
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -230,8 +231,5 @@ def _check_film(out: Path, fps: int) -> None:
         tempfile.TemporaryFile(dir=nearest).close()
     except OSError as error:
         raise InvalidRequest(f"cannot write to {out}: {error.strerror}") from error
-    if out.suffix == ".mp4":
-        try:
-            import av  # noqa: F401
-        except ImportError as error:
-            raise InvalidRequest(HINT) from error
+    if out.suffix == ".mp4" and find_spec("av") is None:
+        raise InvalidRequest(HINT)

@@ -266,11 +266,9 @@ def _newest_q_function(folder: Path, spec: QFunction) -> QFunction:
             return checkpoint.load(data, spec)
         except ValueError as error:
             raise InvalidRequest(f"{folder / checkpoint.PARAMETERS} is {error}") from error
-    faults: list[str] = []
-    found = checkpoint.newest(folder, spec, faults.append, under=checkpoint.LEARNER)
-    for fault in faults:
-        print(fault, file=sys.stderr)
-    if faults and found is None:
+    say = partial(print, file=sys.stderr)
+    found = checkpoint.newest(folder, spec, say, under=checkpoint.LEARNER)
+    if found is None and checkpoint.listed(folder):
         raise CorruptFile(f"{folder} has no parameters that can be used")
     if found is None:
         raise InvalidRequest(

@@ -134,10 +134,7 @@ def _train(
         log.restore(points, runtime.resumes_episodes)
 
         def take_snapshots() -> dict[Path, Snapshot]:
-            snapshots = log.snapshots(runtime.snapshot(checkpoints.replay), runtime.frames)
-            for folder, snapshot in snapshots.items():
-                _refuse_not_finite(folder, snapshot.state["run"].learner)
-            return snapshots
+            return log.snapshots(runtime.snapshot(checkpoints.replay), runtime.frames)
 
         if stop.requested:
             raise Interrupted(f"stopped at {runtime.frames:,} frames")
@@ -274,36 +271,22 @@ def _stop_if_diverged(log: GroupLog, runtime: Runtime, writer: CheckpointWriter)
     if not diverged:
         return
     snapshots = log.snapshots(runtime.snapshot(replay=True), runtime.frames)
-    errors = []
     for run in diverged:
         folder = log.specs[run].folder
-        bad = not_finite(snapshots.pop(folder).state)
         report = {
             "frames": runtime.frames,
             "newest_update": log.newest_updates[run],
-            "not_finite": bad,
+            "not_finite": not_finite(snapshots.pop(folder).state),
         }
         write_json(folder / DIVERGED_FILE, report)
-        where = f"; not finite: {', '.join(bad)}" if bad else ""
-        errors.append(
-            f"{folder} stopped at {runtime.frames:,} frames: {skipped[run]} updates in a "
-            f"row were not finite{where}. {DIVERGED_FILE} there says more; the last "
-            f"checkpoint is untouched. Try a smaller learning.learning_rate, or check the "
-            f"game's rewards"
-        )
     if snapshots:
         writer.save_now(lambda: snapshots)
-    raise Diverged(errors[0])
-
-
-def _refuse_not_finite(folder: Path, learner: Any) -> None:
-    """Raises `Diverged` instead of saving a learner that is of no use to anybody."""
-    bad = not_finite(learner)
-    if bad:
-        raise Diverged(
-            f"{folder} stopped: {', '.join(bad)} are not finite. The last checkpoint is "
-            f"untouched; try a smaller learning.learning_rate"
-        )
+    folders = " and ".join(str(log.specs[run].folder) for run in diverged)
+    raise Diverged(
+        f"{folders} stopped at {runtime.frames:,} frames: {skipped[diverged[0]]} updates "
+        f"in a row were not finite. {DIVERGED_FILE} there says more; the last checkpoint "
+        f"is untouched. Try a smaller learning.learning_rate, or check the game's rewards"
+    )
 
 
 def not_finite(tree: Any) -> dict[str, int]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from sidequest.environments import registry
-from sidequest.errors import CannotWrite, Interrupted, RunBusy, SidequestError
+from sidequest.errors import Interrupted, RunBusy, SidequestError, cannot_write
 from sidequest.records import STUDY_FILE, now, read_study, write_failures, write_json
 from sidequest.runs.display import Display, GroupDisplay, StudyDisplay, make_display
 from sidequest.runs.process import SIGNALS
@@ -364,8 +364,4 @@ def write_plan(folder: Path, study: Study, jobs: Sequence[Job]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / STUDY_FILE, plan)
     except OSError as error:
-        raise CannotWrite(
-            f"cannot write {folder / STUDY_FILE}: {error.strerror or error}. Existing runs "
-            f"are unchanged; choose another folder with --out, or start the same command "
-            f"again when there is room and permission"
-        ) from error
+        raise cannot_write(folder / STUDY_FILE, error) from error

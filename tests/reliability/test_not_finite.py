@@ -37,13 +37,6 @@ def spoilt(first: int, last: int, reward=float("nan"), game=None) -> CompiledEnv
     return CompiledEnvironment(reset, step, game.spec)
 
 
-def test_parameters_that_are_not_finite_are_never_saved(tmp_path):
-    trainer._refuse_not_finite(tmp_path, {"weights": np.ones(3), "count": np.int32(1)})
-    with pytest.raises(Diverged, match=r"\['weights'\] are not finite") as fault:
-        trainer._refuse_not_finite(tmp_path, {"weights": np.array([1.0, np.inf])})
-    assert fault.value.exit_code == 70
-
-
 def test_what_is_not_finite_is_counted():
     ring = np.zeros((200, 3, 2))
     ring[50:150, 1, 0] = np.nan
