@@ -35,8 +35,8 @@ class SidequestError(Exception):
 
 
 class InvalidRequest(SidequestError, ValueError):
-    """A request cannot be met: there is no such game, or a run is in the way. The message
-    says why, and what can be done."""
+    """A request cannot be met: there is no such game, or a run is in the way, or another
+    than the requested one. The message says why, and what can be done."""
 
 
 class VariantError(SidequestError, ValueError):
@@ -45,10 +45,6 @@ class VariantError(SidequestError, ValueError):
 
 class ConfigError(SidequestError, ValueError):
     """Some settings are invalid; the message lists every fault."""
-
-
-class OtherRun(SidequestError):
-    """A folder or a checkpoint belongs to another run than the requested one."""
 
 
 class CorruptFile(SidequestError):
@@ -114,7 +110,7 @@ def resume_command(folders: Iterable[Path]) -> str:
     return shlex.join(["sidequest", "train", "--resume", *map(str, folders)])
 
 
-def cannot_write(path: Path, error: OSError) -> CannotWrite:
+def cannot_write(path: Path, error: Exception) -> CannotWrite:
     """Returns the error to raise when a file in a run's folder cannot be written."""
     advice = (
         f"Nothing written before is lost; when there is room and permission, resume with: "
@@ -123,7 +119,8 @@ def cannot_write(path: Path, error: OSError) -> CannotWrite:
         else "No run was started there: choose another folder with --out, or start again "
         "when there is room and permission"
     )
-    return CannotWrite(f"cannot write {path}: {error.strerror or error}. {advice}")
+    reason = getattr(error, "strerror", None) or str(error) or repr(error)
+    return CannotWrite(f"cannot write {path}: {reason}. {advice}")
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> str:

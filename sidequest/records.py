@@ -35,7 +35,6 @@ from sidequest.errors import (
     CannotWrite,
     CorruptFile,
     InvalidRequest,
-    OtherRun,
     cannot_write,
     resume_command,
 )
@@ -218,12 +217,10 @@ def refuse_existing(folder: Path) -> None:
     """Raises `InvalidRequest` if the folder holds a run."""
     if (folder / RUN_FILE).exists():
         finished = read_run(folder).get("finished")
-        hint = (
-            "choose another folder"
-            if finished
-            else f"it has not finished; resume it with: {resume_command([folder])}"
-        )
-        raise InvalidRequest(f"{folder} holds a run already; {hint}")
+        hint = "choose another folder"
+        if not finished:
+            hint = f"it has not finished; resume it with: {resume_command([folder])}"
+        raise InvalidRequest(f"{folder} holds a run already; {hint}; --fresh renames it")
 
 
 def read_table(
@@ -300,11 +297,11 @@ def take_digest(path: Path, size: int = -1) -> Digest:
 
 
 def read_run(folder: Path | str) -> dict[str, Any]:
-    """Reads run.json; raises `OtherRun` if there is none, and `CorruptFile` if it is not
-    what was written, or describes no run."""
+    """Reads run.json; raises `InvalidRequest` if there is none, and `CorruptFile` if it is
+    not what was written, or describes no run."""
     path = Path(folder) / RUN_FILE
     if not os.path.lexists(path):
-        raise OtherRun(f"{folder} holds no run: there is no {RUN_FILE} in it")
+        raise InvalidRequest(f"{folder} holds no run: there is no {RUN_FILE} in it")
     return _read_json(path, _RUN)
 
 

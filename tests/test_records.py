@@ -11,7 +11,7 @@ import polars
 import pytest
 
 from sidequest import records
-from sidequest.errors import CannotWrite, CorruptFile, InvalidRequest, OtherRun
+from sidequest.errors import CannotWrite, CorruptFile, InvalidRequest
 from sidequest.records import (
     DIGESTS_FILE,
     RUN_FILE,
@@ -333,7 +333,7 @@ def test_what_is_no_run_file_is_told_in_a_line(tmp_path, text):
     with pytest.raises(CorruptFile, match="run.json cannot be read"):
         read_run(tmp_path)
     (tmp_path / RUN_FILE).unlink()
-    with pytest.raises(OtherRun, match="holds no run"):
+    with pytest.raises(InvalidRequest, match="holds no run"):
         read_run(tmp_path)
 
 

@@ -115,8 +115,10 @@ def train(
             "--tensorboard needs an extra: pip install 'sidequest[tensorboard]'"
         )
     for run in runs:
-        if (run.folder / RUN_FILE).exists():
-            _make_way(run.folder, fresh, bool(resume))
+        if fresh and (run.folder / RUN_FILE).exists():
+            set_aside(run.folder)
+        elif not resume:
+            refuse_existing(run.folder)
     use_all_cores()
     use_compilation_cache()
     _train_all(runs, quiet, tensorboard)
@@ -229,17 +231,6 @@ def _with_checkpoints(run: RunSpec, every: str | None, replay: str | None) -> Ru
     if replay is not None:
         checkpoints = checkpoints._replace(replay=replay == "yes")
     return run._replace(checkpoints=checkpoints)
-
-
-def _make_way(folder: Path, fresh: bool, resume: bool) -> None:
-    """Renames a folder that holds a run if asked to; refuses it if it is in the way."""
-    if fresh:
-        set_aside(folder)
-    elif not resume:
-        try:
-            refuse_existing(folder)
-        except InvalidRequest as exists:
-            raise InvalidRequest(f"{exists}; --fresh renames it") from None
 
 
 def set_aside(folder: Path) -> Path:

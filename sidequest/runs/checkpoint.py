@@ -30,7 +30,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from sidequest.config import rename
-from sidequest.errors import CannotWrite, CorruptFile, cannot_write, resume_command
+from sidequest.errors import CorruptFile, InvalidRequest, cannot_write, resume_command
 from sidequest.records import Digest, seal, sync_folder, take_digest, unseal, write_synced
 from sidequest.runs.arrays import Damaged, Piece, read_arrays, verify, write_arrays
 from sidequest.runs.build import is_key
@@ -333,11 +333,8 @@ class CheckpointWriter:
         """Writes before it returns; raises `CannotWrite` if that is not possible."""
         self.save(take)
         self.wait()
-        place = self._folders[0] / FOLDER
-        if isinstance(self._failure, OSError):
-            raise cannot_write(place, self._failure)
         if self._failure:
-            raise CannotWrite(f"cannot write {place}: {self._failure!r}")
+            raise cannot_write(self._folders[0] / FOLDER, self._failure)
 
     def wait(self) -> None:
         """Waits until nothing is being written."""
@@ -401,8 +398,8 @@ def save(path: Path, tree) -> None:
 
 
 def load(data: bytes, spec: _Tree) -> _Tree:
-    """Reads what `save` wrote into the structure of `spec`; raises `ValueError` if it is
-    damaged, or belongs to another network."""
+    """Reads what `save` wrote into the structure of `spec`; raises `InvalidRequest` if it
+    is damaged, or belongs to another network."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as saved:
             arrays = [
@@ -410,7 +407,9 @@ def load(data: bytes, spec: _Tree) -> _Tree:
                 for path, leaf in _by_path(spec).items()
             ]
     except _UNREADABLE as damage:
-        raise ValueError(f"of another network, or damaged: {damage}") from None
+        raise InvalidRequest(
+            f"{PARAMETERS} is of another network, or damaged: {damage}"
+        ) from None
     return jax.tree.unflatten(jax.tree.structure(spec), arrays)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sidequest.config import Config, check, flatten, from_dict, recorded
-from sidequest.errors import InvalidRequest, OtherRun
+from sidequest.errors import InvalidRequest
 from sidequest.records import RUN_FILE, plain, read_run
 from sidequest.switching.variants import Variant, parse
 
@@ -63,7 +63,7 @@ def is_finished(spec: RunSpec) -> bool:
     """Returns whether the folder holds the finished run.
 
     Raises:
-        OtherRun: If the folder holds another run.
+        InvalidRequest: If the folder holds another run.
     """
     if not (spec.folder / RUN_FILE).exists():
         return False
@@ -96,14 +96,14 @@ def read_spec(folder: Path) -> RunSpec:
 
 
 def refuse_other(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
-    """Raises `OtherRun`, with the settings that differ, unless both are the same run."""
+    """Raises `InvalidRequest` unless both are the same run; it says what differs."""
     differing = [
         f"{key} is {theirs.get(key, 'not set')}, here {ours.get(key, 'not set')}"
         for key in dict.fromkeys([*ours, *theirs])
         if theirs.get(key, ...) != ours.get(key, ...)
     ]
     if differing:
-        raise OtherRun(f"{path} belongs to another run: {'; '.join(differing)}")
+        raise InvalidRequest(f"{path} belongs to another run: {'; '.join(differing)}")
 
 
 def run_folder(out: Path, variant: Variant, game: str, seed: int) -> Path:

@@ -332,8 +332,8 @@ def local_machine() -> Machine:
 
 
 def missing(folder: Path, jobs: Iterable[Job]) -> list[Job]:
-    """Returns the jobs without a finished run; raises `OtherRun` if a run there is not the
-    planned one, for example of another budget."""
+    """Returns the jobs without a finished run; raises `InvalidRequest` if a run there is
+    not the planned one, for example of another budget."""
     return [job for job in jobs if not is_finished(job.spec_in(folder))]
 
 

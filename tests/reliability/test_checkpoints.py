@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sidequest.errors import CorruptFile, OtherRun
+from sidequest.errors import CorruptFile, InvalidRequest
 from sidequest.records import seal, take_digest, unseal
 from sidequest.runs import arrays, checkpoint
 from sidequest.runs.arrays import Piece
@@ -235,7 +235,7 @@ def test_case_27_links_are_not_followed(tmp_path):
 )
 def test_case_28_a_checkpoint_of_another_run_is_refused(tmp_path, key, value):
     write(tmp_path, 1, run=RUN | {key: value})
-    with pytest.raises(OtherRun, match=f"{key} is {value}, here") as fault:
+    with pytest.raises(InvalidRequest, match=f"{key} is {value}, here") as fault:
         newest(tmp_path, run=RUN)
     assert fault.value.exit_code == 2
 

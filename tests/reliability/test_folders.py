@@ -10,7 +10,7 @@ import pytest
 
 from sidequest.cli import main
 from sidequest.cli.train import group_by_kind, run_to_repeat, runs_to_resume, set_aside
-from sidequest.errors import OtherRun, RunBusy
+from sidequest.errors import InvalidRequest, RunBusy
 from sidequest.records import RUN_FILE, Recorder, read_run, write_json
 from sidequest.runs.process import LOCK, lock_folders
 from sidequest.runs.spec import is_finished, read_spec
@@ -109,5 +109,5 @@ def test_a_run_that_is_there_is_not_begun_again(tmp_path, capsys):
 
 def test_case_28_a_folder_of_another_run_is_refused(tmp_path):
     folder = create_run(tmp_path / "a")
-    with pytest.raises(OtherRun, match="seed is 2, here 9"):
+    with pytest.raises(InvalidRequest, match="seed is 2, here 9"):
         is_finished(read_spec(folder)._replace(seed=9))

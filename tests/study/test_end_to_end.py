@@ -12,7 +12,7 @@ import pytest
 
 from sidequest.config import SMALL, flatten
 from sidequest.environments import registry
-from sidequest.errors import Interrupted, OtherRun
+from sidequest.errors import Interrupted, InvalidRequest
 from sidequest.records import TABLES, read_run, read_study, read_table
 from sidequest.runs.process import SAVING, lock_folders
 from sidequest.study import scheduler
@@ -115,7 +115,7 @@ def test_what_is_done_is_not_touched_and_a_narrower_start_forgets_nothing(whole)
 
 
 def test_runs_of_another_budget_are_refused(whole):
-    with pytest.raises(OtherRun):
+    with pytest.raises(InvalidRequest):
         missing(whole, jobs_of(narrow(STUDY, frames=5_000)))
 
 
