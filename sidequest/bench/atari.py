@@ -158,15 +158,15 @@ def _measure_phases(loop: HostedRun, clock: _Clock) -> dict[str, Any]:
 def _compile_rare(loop: HostedRun) -> None:
     """Compiles what is first needed when an episode ends, or when actors sync parameters
     after ten blocks: otherwise it would be compiled in the middle of a phase."""
-    _, records = jax.device_get(loop.state.block.contents())
+    _, records = jax.device_get(loop.block.contents())
     columns = records.choices, records.summary.episode_return, records.summary.length
     nothing = Episodes(
         *(np.zeros((UPDATE_CHUNK, *leaf.shape[2:]), leaf.dtype) for leaf in columns)
     )
-    state = loop.state.run
+    state = loop.state
     jax.block_until_ready(loop.programs.sync_parameters(state.learner, state.meta))
     meta = loop.programs.update_bandits(state.meta, nothing, np.zeros(UPDATE_CHUNK, bool))
-    loop.state = loop.state._replace(run=state._replace(meta=meta))
+    loop.state = state._replace(meta=meta)
 
 
 def _measure_learning(loop: HostedRun, variant: str, name: str, clock: _Clock) -> float:
@@ -196,16 +196,15 @@ def _measure_programs(loop: HostedRun) -> dict[str, float]:
 
     Ten calls in a row, as the device would do them with other work before and after.
     """
-    block, metrics, batch = loop.state.block, loop.metrics, loop.sample()
+    block, metrics, batch = loop.block, loop.metrics, loop.sample()
 
     def add() -> Any:
-        state, _ = loop.programs.finish_block(loop.state.run, block, metrics)
-        loop.state = loop.state._replace(run=state)
-        return state.replay.added
+        loop.state, _ = loop.programs.finish_block(loop.state, block, metrics)
+        return loop.state.replay.added
 
     def learn() -> Any:
         loop.learn(batch)
-        return loop.state.run.learner.updates
+        return loop.state.learner.updates
 
     def milliseconds(call: Callable[[], Any]) -> float:
         seconds = best_seconds(lambda: [call() for _ in range(10)][-1], repeats=3)
@@ -220,7 +219,7 @@ def _measure_programs(loop: HostedRun) -> dict[str, float]:
 
 def _measure_memory(loop: HostedRun) -> dict[str, Any]:
     """Returns what replay will hold when it is full, by what the frames so far took."""
-    contents, ring = loop.state.run.replay.contents, loop.agent.replay.ring
+    contents, ring = loop.state.replay.contents, loop.agent.replay.ring
     report = jax.device_get(tile_report(contents))
     pointers = contents.pointers.shape[-1] * contents.pointers.dtype.itemsize
     fit = int(contents.pool.nbytes / (report.bytes_per_frame - pointers))

@@ -59,7 +59,6 @@ from sidequest.runs.display import Display
 from sidequest.runs.emulators import build_groups, choose_groups
 from sidequest.runs.evaluation import GreedyEpisode, GreedyScores
 from sidequest.runs.hosted_device import (
-    HostedState,
     Programs,
     finish_block,
     init_state,
@@ -116,8 +115,9 @@ class HostedRun:
         """Begins a run: fresh parameters, empty replay, emulators as they are."""
         self._prepare(0, 0, None)
         # First, so that a device need not hold two replays at a time.
-        self.__dict__.pop("state", None)
-        self.state: HostedState = self.programs.init_state(arrays)
+        for name in ("state", "block", "playing"):
+            self.__dict__.pop(name, None)
+        self.state, self.block, self.playing = self.programs.init_state(arrays)
 
     def resume(
         self, arrays: RunArrays, saved: Mapping[str, Any], host: Mapping[str, Any]
@@ -136,15 +136,14 @@ class HostedRun:
             jnp.zeros_like, (run.actors.periods, run.actors.episode_return)
         )
         actors = run.actors._replace(periods=periods, episode_return=returns)
-        block, playing = self.programs.init_surroundings(arrays)
+        block, self.playing = self.programs.init_surroundings(arrays)
         group_steps = blocks * len(self.groups) * self.agent.block_length
-        block = block._replace(group_steps=jnp.int32(group_steps % 2**31))
+        self.block = block._replace(group_steps=jnp.int32(group_steps % 2**31))
         greedy = [GreedyEpisode(*episode) for episode in host["unread"]["evaluations"]]
         held = replay.added - replay.oldest
         unread = _Unread(host["updates"], saved["unread"], greedy, held)
         self._prepare(blocks, host["updates"], unread)
-        run = run._replace(actors=pack(actors, axes=1), replay=replay)
-        self.state = HostedState(run, block, playing)
+        self.state = run._replace(actors=pack(actors, axes=1), replay=replay)
 
     def _prepare(self, blocks: int, updates: int, unread: _Unread | None) -> None:
         """Sets the host's counters of a run to these blocks and updates."""
@@ -207,26 +206,24 @@ class HostedRun:
 
         The evaluator is received with the last group, and acts with the first.
         """
-        run, block, playing = self.state
-        arrived = self._arrived
+        state, arrived = self.state, self._arrived
         # First, so that the copy of what has arrived is done when it is acted on: to
         # dispatch that earlier would block this thread.
         following = self.groups[(group + 1) % len(self.groups)]
         self._arrived = _to_device(following.recv())
         # Before the act, whose dispatch takes a while: those emulators can start.
         self._send_kept(self._lag - 1)
-        actions, actors, block = self.programs.step_group(
-            run.key, run.policy, arrived, run.actors, block
+        actions, actors, self.block = self.programs.step_group(
+            state.key, state.policy, arrived, state.actors, self.block
         )
-        self.state = HostedState(run._replace(actors=actors), block, playing)
+        self.state = state._replace(actors=actors)
         self._unsent.append([])
         self._keep(self.groups[group], actions)
         if self.evaluator is not None:
             if self._shown is not None:
-                actions, playing = self.programs.play(
-                    run.learner.q_function, self._shown, playing
+                actions, self.playing = self.programs.play(
+                    state.learner.q_function, self._shown, self.playing
                 )
-                self.state = self.state._replace(playing=playing)
                 self._keep(self.evaluator, actions)
                 self._shown = None
             if group == len(self.groups) - 1:
@@ -258,29 +255,26 @@ class HostedRun:
 
     def sample(self) -> Sample:
         """Samples the batch of the next update; after a skipped one, another one."""
-        run = self.state.run
-        return self.programs.sample(run.key, np.int32(self.updates), run.replay)
+        state = self.state
+        return self.programs.sample(state.key, np.int32(self.updates), state.replay)
 
     def learn(self, batch: Sample) -> None:
         """Makes one update, and gives the batch its new priorities."""
-        run = self.state.run
         learner, priorities, self.metrics = self.programs.update(
-            run.learner, batch.steps, batch.core, batch.weights
+            self.state.learner, batch.steps, batch.core, batch.weights
         )
-        replay = self.programs.reprioritise(run.replay, batch.index, priorities)
-        self._replace(learner=learner, replay=replay)
+        replay = self.programs.reprioritise(self.state.replay, batch.index, priorities)
+        self.state = self.state._replace(learner=learner, replay=replay)
         self.updates += 1
 
     def _finish_block(self) -> _Unread:
         """Adds the block to replay, starts the copy of its record, syncs parameters."""
-        run, record = self.programs.finish_block(
-            self.state.run, self.state.block, self.metrics
-        )
-        self.state = self.state._replace(run=run)
+        state, record = self.programs.finish_block(self.state, self.block, self.metrics)
         self.metrics = self._no_metrics
         if self.pace.is_sync_due(self.blocks):
-            self._replace(policy=self.programs.sync_parameters(run.learner, run.meta))
-        held = run.replay.added - run.replay.oldest
+            policy = self.programs.sync_parameters(state.learner, state.meta)
+            state = state._replace(policy=policy)
+        self.state, held = state, state.replay.added - state.replay.oldest
         for leaf in jax.tree.leaves((record, held)):
             leaf.copy_to_host_async()
         greedy, self._greedy_episodes = self._greedy_episodes, []
@@ -290,8 +284,7 @@ class HostedRun:
     def _update_bandits(self, record: IterationRecord) -> None:
         """Updates the bandits with the episodes that ended, in their order; the actors
         draw with the new probabilities at once."""
-        summaries, run = record.summaries, self.state.run
-        meta = run.meta
+        summaries, meta = record.summaries, self.state.meta
         steps, environments = np.nonzero(summaries.finished)
         for first in range(0, len(steps), UPDATE_CHUNK):
             some = slice(first, first + UPDATE_CHUNK)
@@ -302,13 +295,14 @@ class HostedRun:
                 meta, episodes, _fill(summaries.finished[ended])
             )
         if len(steps):
-            policy = run.policy._replace(arms=self.programs.arm_probabilities(meta))
-            self._replace(meta=meta, policy=policy)
+            arms = self.programs.arm_probabilities(meta)
+            policy = self.state.policy._replace(arms=arms)
+            self.state = self.state._replace(meta=meta, policy=policy)
 
     def snapshot(self, replay: bool = True) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Returns the run's state; on the host if it is small enough to copy."""
         assert self.unread is not None, "there is one from the first block on"
-        state = _saved(self.state.run, self.unread.iteration)
+        state = _saved(self.state, self.unread.iteration)
         if not replay:
             del state["replay"]
         if sum(leaf.nbytes for leaf in jax.tree.leaves(state)) <= HOST_COPY:
@@ -324,16 +318,12 @@ class HostedRun:
 
     def parameters(self) -> list:
         """Returns the newest Q-function."""
-        return [self.state.run.learner.q_function]
+        return [self.state.learner.q_function]
 
     def close(self) -> None:
         """Closes the emulators."""
         for group in filter(None, [*self.groups, self.evaluator]):
             group.close()
-
-    def _replace(self, **changes: Any) -> None:
-        """Replaces parts of the run's state."""
-        self.state = self.state._replace(run=self.state.run._replace(**changes))
 
 
 def start_run(
@@ -405,9 +395,8 @@ def state_spec(agent: Agent, variant: Variant) -> dict[str, Any]:
     """Returns the shapes of a snapshot's arrays; nothing is computed."""
 
     def first_block() -> dict[str, Any]:
-        state = init_state(agent, 0, run_arrays(variant, 0, agent))
-        metrics = agent.learner.no_metrics()
-        return _saved(*finish_block(agent, state.run, state.block, metrics))
+        state, block, _ = init_state(agent, 0, run_arrays(variant, 0, agent))
+        return _saved(*finish_block(agent, state, block, agent.learner.no_metrics()))
 
     return jax.eval_shape(first_block)
 

@@ -128,19 +128,14 @@ class _Playing(NamedTuple):
     previous_actions: Int[Array, "E"]
 
 
-class HostedState(NamedTuple):
-    """All of a run that lives on the device. Training donates it: read it between blocks,
-    and keep copies only."""
+def init_state(
+    agent: Agent, episodes: int, arrays: RunArrays
+) -> tuple[RunState, _Collected, _Playing | None]:
+    """Returns a run before its first group step: its state, without the environments, which
+    are on the host, an empty block, and what the evaluator carries from step to step.
 
-    run: RunState
-    """Its environments and timesteps are on the host, so they are empty here."""
-    block: _Collected
-    playing: _Playing | None
-    """What the evaluator carries from step to step."""
-
-
-def init_state(agent: Agent, episodes: int, arrays: RunArrays) -> HostedState:
-    """Returns the state of a run before its first group step."""
+    Training donates all of it: read it between blocks, and keep copies only.
+    """
     learner_key, _ = jax.random.split(jax.random.fold_in(arrays.key, BEGIN))
     run = strip_weak_types(init_run(agent, arrays, learner_key))
     block = empty_block(agent, run.policy, run.actors)
@@ -152,7 +147,7 @@ def init_state(agent: Agent, episodes: int, arrays: RunArrays) -> HostedState:
     )
     q_function = run.learner.q_function
     playing = begin_playing(q_function, episodes) if episodes else None
-    return HostedState(run, block, playing)
+    return run, block, playing
 
 
 def sync_parameters(agent: Agent, learner: LearnerState, meta: MetaState) -> Policy:

@@ -161,7 +161,7 @@ def recorded(chunk: Chunk) -> IterationRecord:
 def test_a_block_holds_what_the_groups_showed(run):
     blocks(run, 3)
     # The record of a block comes one block late, so the fourth is complete as well.
-    steps, _ = jax.device_get(run.state.block.contents())
+    steps, _ = jax.device_get(run.block.contents())
     for group in drawn_groups():
         for t in range(LENGTH):
             shown = group.shown(3 * LENGTH + t)
@@ -197,7 +197,7 @@ def test_every_ended_episode_is_summed_up_once(run):
 
 def test_bandits_hear_of_every_episode_of_the_blocks_that_were_read(run):
     summaries = [recorded(chunk).summaries for chunk in blocks(run, 5)]
-    lengths = np.asarray(run.state.run.meta.lengths)
+    lengths = np.asarray(run.state.meta.lengths)
     expected = [
         own.length[t, stream]
         for own in summaries
@@ -212,14 +212,14 @@ def test_bandits_hear_of_more_episodes_than_fit_one_call(run):
     assert UPDATE_CHUNK < np.prod(shape) < 2 * UPDATE_CHUNK
     lengths = np.arange(1, np.prod(shape) + 1, dtype=np.int32).reshape(shape)
     summaries = record.summaries._replace(finished=np.ones(shape, bool), length=lengths)
-    meta = jax.tree.map(jnp.copy, run.state.run.meta)
+    meta = jax.tree.map(jnp.copy, run.state.meta)
     for choices, length in zip(record.choices.reshape(-1, 3), lengths.flat, strict=True):
         episode = Episodes(jnp.asarray(choices)[None], jnp.zeros(1), jnp.array([length]))
         meta = run.agent.meta.update(meta, episode, jnp.ones(1, bool))
     zeros = np.zeros(shape, np.float32)
     summaries = summaries._replace(episode_return=zeros)
     run._update_bandits(record._replace(summaries=summaries))
-    for ours, theirs in zip(*map(jax.tree.leaves, (run.state.run.meta, meta)), strict=True):
+    for ours, theirs in zip(*map(jax.tree.leaves, (run.state.meta, meta)), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
@@ -232,7 +232,7 @@ def test_the_replay_ratio_is_exact(run):
     owed = TINY.replay.ratio * paid[-1] * GROUPS * SIZE
     replayed = chunks[-1].updates[0] * TINY.learning.batch_size
     assert 0 <= owed - replayed < TINY.learning.batch_size
-    learner = run.state.run.learner
+    learner = run.state.learner
     assert int(learner.updates) + int(learner.skipped.total) == run.updates
     assert not int(learner.skipped.total)
 
@@ -247,7 +247,7 @@ def test_the_evaluator_is_recorded_and_nowhere_else(run):
     assert began == [7 * n // LENGTH * per_block for n in range(11)]
     batch = jax.device_get(run.sample())
     assert batch.steps.observation[:, :, :7].max() < GROUPS * SIZE
-    assert np.max(run.state.block.frames[:, :, :7]) < GROUPS * SIZE
+    assert np.max(run.block.frames[:, :, :7]) < GROUPS * SIZE
 
 
 def test_the_same_seed_gives_the_same_records(run):
@@ -313,7 +313,7 @@ def test_a_group_is_sent_off_before_it_is_wanted(groups):
 
 def test_parameters_are_synced_when_it_is_time(run):
     def synced() -> bool:
-        policy, learner = run.state.run.policy, run.state.run.learner
+        policy, learner = run.state.policy, run.state.learner
         return bool(
             jnp.all(policy.q_function.network.post.weight == learner.network.post.weight)
         )
@@ -338,7 +338,7 @@ def test_emulators_get_the_actions_that_the_block_holds():
     run.start(individual(0))
     count = 3
     blocks(run, count - 1)
-    steps, _ = jax.device_get(run.state.block.contents())
+    steps, _ = jax.device_get(run.block.contents())
     for number, fresh in enumerate(start()):
         timesteps = [fresh.recv()]
         for actions in told[number].actions[: count * LENGTH - 1]:
@@ -352,13 +352,13 @@ def test_emulators_get_the_actions_that_the_block_holds():
         sent = np.stack(told[number].actions[(count - 1) * LENGTH : count * LENGTH - 1])
         np.testing.assert_array_equal(steps.action[:-1, columns], sent)
         fresh.close()
-    first = jax.device_get(run.state.run.learner.network)
+    first = jax.device_get(run.state.learner.network)
     run.release()
     again = [Told(group) for group in start()]
     run.groups = again
     run.start(individual(0))
     blocks(run, count - 1)
-    second = jax.device_get(run.state.run.learner.network)
+    second = jax.device_get(run.state.learner.network)
     assert jax.tree.all(jax.tree.map(np.array_equal, first, second))
     for group in [*told, *again]:
         group.close()
