@@ -89,8 +89,6 @@ class _Unread(NamedTuple):
 class HostedRun:
     """One run on emulators: a `Runtime` for a group of one."""
 
-    resumes_episodes = False
-
     def __init__(
         self,
         agent: Agent,

@@ -285,8 +285,6 @@ def state_spec(
 class Population:
     """Runs of a compiled game that train together on the local devices: a `Runtime`."""
 
-    resumes_episodes = True
-
     def __init__(
         self,
         agent: Agent,

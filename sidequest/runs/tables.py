@@ -216,7 +216,14 @@ def _open_recorder(point: ResumePoint, say: Callable[[str], None]) -> Recorder:
 class GroupLog:
     """The host's side of runs that train together: their tables and their progress."""
 
-    def __init__(self, agent: Agent, points: Sequence[ResumePoint], display: Display):
+    def __init__(
+        self,
+        agent: Agent,
+        points: Sequence[ResumePoint],
+        display: Display,
+        continues_episodes: bool,
+    ):
+        """Opens the tables where the snapshots end; counts seconds from now on."""
         self.specs = [point.spec for point in points]
         config, total = self.specs[0].config, self.specs[0].frames
         self._logs = [
@@ -234,19 +241,15 @@ class GroupLog:
         self.newest_updates: list[dict[str, Any]] = [{} for _ in points]
         """The newest row of each run's table `learning`."""
         self.recorders: list[Recorder] = []
-        for point in points:
-            self.recorders.append(_open_recorder(point, display.say))
-
-    def restore(self, points: Sequence[ResumePoint], resumes_episodes: bool) -> None:
-        """Continues from the snapshots, from now on by the clock."""
         for run, point in enumerate(points):
+            self.recorders.append(_open_recorder(point, display.say))
             if point.snapshot:
                 saved = point.snapshot.host["log"]
                 self.seconds[run] = saved["seconds"]
                 if saved["evaluation"] is not None:
                     self._meter.evaluations[run] = saved["evaluation"]
                 self._logs[run].traces.restore(saved["trace"])
-                if not resumes_episodes:
+                if not continues_episodes:
                     self._logs[run].traces.drop_open_episode()
         self._lap = time.perf_counter()
 

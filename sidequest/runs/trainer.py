@@ -52,9 +52,6 @@ _TOLERATED = 2
 class Runtime(Protocol):
     """Runs that train together: a compiled population, or one run on emulators."""
 
-    resumes_episodes: bool
-    """Whether a resumed run continues its episodes; new emulators start new ones."""
-
     @property
     def frames(self) -> int:
         """Frames of each run so far."""
@@ -85,8 +82,9 @@ class _Program(NamedTuple):
     """Shapes of one run's state, as in checkpoints."""
     start: Callable[[Sequence[ResumePoint], Display], Runtime]
     """Starts runs that are equally far."""
-    parallel: bool
-    """Whether runs train side by side; else in turn, with their state on the device."""
+    compiled: bool
+    """Whether runs train side by side, and continue their episodes when they resume; on
+    emulators they train in turn, keep their state on the device, and start new episodes."""
     memory: int | None = None
     """Bytes for the frames in replay, on emulators."""
 
@@ -114,7 +112,7 @@ def run(runs: Sequence[RunSpec], display: Display) -> None:
             for spec in group:
                 _create_folder(spec, program, sharded=len(group) > 1)
         for program, group in programs:
-            for batch in [group] if program.parallel else [[spec] for spec in group]:
+            for batch in [group] if program.compiled else [[spec] for spec in group]:
                 for points in _resume_points(program, batch, display):
                     _train(program, points, display, stop)
 
@@ -127,11 +125,10 @@ def _train(
     folders = [point.spec.folder for point in points]
     every, resumed_at = checkpoints.interval(total), points[0].frames
     with (
-        closing(GroupLog(program.agent, points, display)) as log,
         closing(program.start(points, display)) as runtime,
+        closing(GroupLog(program.agent, points, display, program.compiled)) as log,
         CheckpointWriter(folders, every, display, resumed_at) as writer,
     ):
-        log.restore(points, runtime.resumes_episodes)
 
         def take_snapshots() -> dict[Path, Snapshot]:
             return log.snapshots(runtime.snapshot(checkpoints.replay), runtime.frames)
@@ -204,7 +201,7 @@ def _compiled_program(game: CompiledEnvironment, runs: Sequence[RunSpec]) -> _Pr
     devices = ondevice.make_mesh(len(runs), sharded=len(runs) > 1).size
     refuse_too_large(state, len(runs), devices=devices)
     start = partial(ondevice.Population, agent, game)
-    return _Program(agent, {"run": state}, start, parallel=True)
+    return _Program(agent, {"run": state}, start, compiled=True)
 
 
 def _hosted_program(
@@ -217,7 +214,7 @@ def _hosted_program(
     refuse_too_large(state, 1, host_copy=hosted.HOST_COPY)
     display.say(describe_replay(agent, memory))
     start = partial(hosted.start_run, agent, game)
-    return _Program(agent, state_spec, start, parallel=False, memory=memory)
+    return _Program(agent, state_spec, start, compiled=False, memory=memory)
 
 
 def _create_folder(spec: RunSpec, program: _Program, sharded: bool) -> None:
@@ -252,7 +249,7 @@ def _resume_points(
             spec,
             program.state_spec,
             display.say,
-            on_device=not program.parallel,
+            on_device=not program.compiled,
             sharded=bool(read_run(spec.folder).get("sharded")),
         )
         groups.setdefault((point.frames, point.sharded), []).append(point)
