@@ -40,8 +40,8 @@ def with_switch(algorithm: type[Any], variant: str | Variant, **options: Any) ->
 
         def _setup_model(self) -> None:
             super()._setup_model()
-            self._rows = np.arange(self.n_envs)
             self._number = int(self.action_space.n)
+            self._rows = self._number * np.arange(self.n_envs)
             saved = self.__dict__.get("switch")  # there if the model was loaded
             if saved is not None and saved.variant != parsed:
                 raise ValueError(f"the model was saved with {saved.variant}, not {parsed}")
@@ -76,11 +76,10 @@ def with_switch(algorithm: type[Any], variant: str | Variant, **options: Any) ->
                     q_values = self.q_net(observations)
             q_values = q_values.cpu().numpy()
             actions = q_values.argmax(axis=1)
-            value = q_values[self._rows, actions]  # the maximum, found already
+            value = q_values.take(self._rows + actions)  # the maximum, found already
             self.explored = self.switch.step(value=value, **self._arrived)
-            rng = self.action_space.np_random
             for index in self.explored.nonzero()[0]:  # as action_space.sample(), but faster
-                actions[index] = int(self._number * rng.random())
+                actions[index] = int(self._number * self.action_space.np_random.random())
             return actions, actions
 
         def _store_transition(
@@ -90,7 +89,7 @@ def with_switch(algorithm: type[Any], variant: str | Variant, **options: Any) ->
                 replay_buffer, buffer_action, new_obs, reward, dones, infos
             )
             discount = self.gamma
-            if np.count_nonzero(dones):
+            if any(dones):
                 truncated = [info.get("TimeLimit.truncated", False) for info in infos]
                 discount = np.where(dones & ~np.array(truncated), 0.0, self.gamma)
             self._arrived = {"reward": reward, "discount": discount, "is_first": dones}
@@ -98,7 +97,7 @@ def with_switch(algorithm: type[Any], variant: str | Variant, **options: Any) ->
         def _on_step(self) -> None:
             super()._on_step()
             self._steps += self.n_envs
-            self._explored_steps += np.count_nonzero(self.explored)
+            self._explored_steps += sum(self.explored.tolist())
             self.exploration_rate = self._explored_steps / self._steps
 
         def dump_logs(self) -> None:

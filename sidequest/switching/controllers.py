@@ -25,7 +25,6 @@ a period of n steps is n actions:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,10 +37,11 @@ from sidequest.switching.arrays import (
     ONE_STEP,
     ZERO,
     branch,
+    choose,
     may_hold,
     namespace,
     overwrite,
-    surely_below,
+    surely_within,
 )
 from sidequest.switching.triggers import SIGNALS, Signal
 from sidequest.types import AnyArray, Mode, Signals
@@ -132,9 +132,8 @@ def make_controller(
             x, ready, memories = _read(sources, signals, state)
             informed = ready & (exploit[1] | explore[1])
             # A signal that is not finite is ignored: it would spoil the averages for good.
-            if not surely_below(math.inf, x):
-                finite = xp.isfinite(x)
-                informed, x = informed & finite, xp.where(finite, x, ZERO)
+            if not surely_within(homeostasis.HUGE, x):
+                informed, x = informed & xp.isfinite(x), homeostasis.bounded(x)
             homeostat = state.homeostat
             if starts:
                 informed = informed & ~first
@@ -142,8 +141,8 @@ def make_controller(
             # The averages outlive the episode, and include only steps with a decision.
             # Explore periods have no target rate, or that of exploit periods.
             rate = arm.exploit.amount
-            homeostat = homeostasis.observe(x, rate, homeostat, rule, informed)
-            signal = xp.where(informed, x, NAN)
+            observed = homeostasis.observe(x, rate, homeostat, rule)
+            homeostat, signal = choose(informed, (observed, x.copy()), (homeostat, NAN))
             probability = overwrite(probability, informed, homeostat.probability)
         else:
             memories, homeostat, signal = state[3:6]
@@ -175,8 +174,8 @@ def _coin(amount: Any, elapsed: Any, marks: Any) -> tuple[Any, Any]:
 
 
 def _informed(amount: Any, elapsed: Any, marks: Any) -> tuple[Any, Any]:
-    del elapsed
-    return amount * ZERO, marks
+    del amount, elapsed
+    return ZERO, marks
 
 
 _ENDINGS = (_never, _counter, _coin, _informed)

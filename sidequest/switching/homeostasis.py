@@ -41,17 +41,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from sidequest.switching.arrays import (
-    FALSE,
-    INFINITY,
     ONE,
     ONE_STEP,
     ZERO,
     locate,
     may_hold,
     namespace,
-    overwrite,
     put,
-    surely_below,
     take,
     tree_map,
 )
@@ -69,7 +65,8 @@ _GAIN_HORIZON = np.array(10.0, np.float32)
 _FLAT = np.array(1e-12, np.float32)  # a variance below _FLAT * mean^2 is rounding
 DECADES = 8  # rates from 1 to 10^-7; lower ones share the last
 _LEAST_RATE = np.array(10.0 ** (1 - DECADES), np.float32)
-_HUGE = 1e18  # a signal beyond it counts as this: its square must fit in float32
+# A signal beyond it counts as this: its square must fit in float32.
+HUGE = np.array(1e18, np.float32)
 
 
 class Scale(NamedTuple):
@@ -127,7 +124,7 @@ def step(
     """
     xp = namespace(signal, rate, state.mean)
     signal, rate = xp.asarray(signal, np.float32), xp.asarray(rate, np.float32)
-    state = observe(signal, rate, turn_to(decade_of(rate), state), rule)
+    state = observe(bounded(signal), rate, turn_to(decade_of(rate), state), rule)
     if not str(getattr(key, "dtype", "float")).startswith("float"):
         import jax
 
@@ -145,44 +142,35 @@ def turn_to(decade: Int[AnyArray, "*B"], state: HomeostasisState) -> Homeostasis
     return state._replace(scale=scale, decade=decade, scales=scales)
 
 
+def bounded(signal: Float[AnyArray, "*B"]) -> Float[AnyArray, "*B"]:
+    """Returns the signal with the largest size that `observe` can take in."""
+    return namespace(signal).clip(signal, -HUGE, HUGE)
+
+
 def observe(
     signal: Float[AnyArray, "*B"],
     rate: Float[AnyArray, "*B"],
     state: HomeostasisState,
     rule: Rule = "saturated",
-    where: Bool[AnyArray, "*B"] | None = None,
 ) -> HomeostasisState:
     """Takes in one signal without drawing; the state holds the probability of a switch.
 
-    The rate is of the state's present decade. Where not marked the averages stay, and the
-    signal is any finite number.
+    The signal is `bounded`, and the rate is of the state's present decade.
     """
     xp, scale, longest = namespace(signal, state.mean), state.scale, _HORIZON / rate
-    counted, skipped = (ONE_STEP, FALSE) if where is None else (where, ~where)
     # The mean and the variance have seen all signals, a scale those of its decade.
-    seen, count = state.seen + counted, scale.count + counted
+    seen, count = state.seen + ONE_STEP, scale.count + ONE_STEP
     tau = xp.minimum(seen.astype(np.float32), longest)
     scale_tau = xp.minimum(count.astype(np.float32), longest)
-    if skips := may_hold(skipped):  # an average stays if its time-scale is infinite
-        tau = overwrite(tau, skipped, INFINITY)
-        scale_tau = overwrite(scale_tau, skipped, INFINITY)
-    if not surely_below(_HUGE, signal):
-        signal = xp.clip(signal, -_HUGE, _HUGE)
     mean = state.mean + (signal - state.mean) / tau
     error = signal - mean
-    if skips:
-        error = overwrite(error, skipped, ZERO)
     variance = state.variance + (error * error - state.variance) / tau
     flat, divisor = variance <= _FLAT * (mean * mean), variance
     if may_hold(flat):
         error, divisor = error * ~flat, variance + flat
     z = error / xp.sqrt(divisor)
     decide = _RULES.get(rule) or find_rule(rule)
-    change, probability, gain = decide(
-        xp, z - scale.log, rate, scale_tau, count, scale.gain
-    )
-    if skips:
-        gain = overwrite(gain, skipped, scale.gain)
+    change, probability, gain = decide(xp, z - scale.log, rate, scale_tau, scale.gain)
     # `change` is formed apart: added term by term to the log, its small parts would
     # drown in float32 when tau is 10^6.
     scale = Scale(count, scale.log + change, gain)
@@ -196,20 +184,17 @@ def decade_of(rate: Float[AnyArray, "*B"]) -> Int[AnyArray, "*B"]:
     return xp.maximum(decade, ZERO).astype(np.int32)
 
 
-def _printed(xp: Any, excess, rate, tau, count, gain):
+def _printed(xp: Any, excess, rate, tau, gain):
     """`excess` is log(x+ / scale). In logs throughout: exp(excess) may overflow."""
-    del count
     change = xp.logaddexp(xp.log1p(-ONE / tau), excess - xp.log(tau))
     log_probability = xp.log(rate) + excess - change
     return change, xp.exp(xp.minimum(log_probability, ZERO)), gain
 
 
-def _saturated(xp: Any, excess, rate, tau, count, gain):
+def _saturated(xp: Any, excess, rate, tau, gain):
     """The cap bounds x+ / scale by 1 / (rate gain), so that plain numbers will do."""
-    ratio = xp.exp(excess)
     scaled_rate = rate * gain
-    # At t = 1 there is no scale yet to compare with.
-    ratio = overwrite(xp.minimum(ratio, ONE / scaled_rate), count == ONE_STEP, ratio)
+    ratio = xp.minimum(xp.exp(excess), ONE / scaled_rate)
     growth = (ratio - ONE) / tau
     probability = xp.minimum(scaled_rate * ratio / (ONE + growth), ONE)
     gain = gain * xp.exp((rate - probability) / _GAIN_HORIZON)

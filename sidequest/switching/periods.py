@@ -21,11 +21,13 @@ import numpy as np
 
 from sidequest.switching.arrays import (
     NAN,
+    NO_STEP,
     ONE_STEP,
     add_columns,
     clear,
     may_hold,
     namespace,
+    overwrite,
     pick,
 )
 from sidequest.types import AnyArray, Mode
@@ -103,7 +105,7 @@ def step(mode: Mode, is_first: Bool[AnyArray, "*B"], state: PeriodsState) -> Per
             counts=clear(state.counts, is_first),
             sums=clear(state.sums, is_first),
         )
-    open_length = (state.open_length + ONE_STEP) * mode
+    open_length = overwrite(state.open_length + ONE_STEP, ~mode, NO_STEP)
     closes = open_length < state.open_length
     counts, sums = _insert(state.counts, state.sums, state.open_length, closes)
     steps, explored = state.steps + ONE_STEP, state.explored + mode

@@ -11,8 +11,8 @@ a random generator, and checks what it is given.
 
 from __future__ import annotations
 
+import contextvars
 import json
-import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -20,12 +20,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sidequest.switching import homeostasis, reports
-from sidequest.switching.arrays import ONE_STEP, ZERO, tree_map
+from sidequest.switching.arrays import (
+    INFINITY,
+    ONE_STEP,
+    ZERO,
+    may_hold,
+    surely_within,
+    tree_map,
+)
 from sidequest.switching.bandits import Bandit, WindowState, proportional
 from sidequest.switching.metacontroller import DIMENSIONS, Arms, name_arms
 from sidequest.switching.switch import (
     DISCOUNT,
-    LARGEST,
     UNIFORMS,
     SignalFunction,
     SwitchState,
@@ -100,12 +106,14 @@ class Switch:
         # Apart from the agent's own generator, which may well have the same seed.
         seeds = np.random.SeedSequence(self.seed, spawn_key=(_SPAWN,))
         self._rng = np.random.default_rng(seeds)
-        self._false = np.zeros(self.streams, bool)
         self._steps = 0
         self._begins = True  # whether any of `state.begins` holds
         self._discount: tuple[Any, Any] = (None, None)  # the last one, and its array
         self._shape = (self.streams,)
         self._uniforms = np.zeros((UNIFORMS, self.streams), np.float32)
+        # NumPy does not warn in it. Entering `np.errstate` would take a tenth of a step.
+        self._quiet = contextvars.copy_context()
+        self._quiet.run(np.seterr, all="ignore")
         # Of the last steps, for `plot`.
         self._explored, self._started = np.zeros((2, _KEPT, self.streams), bool)
 
@@ -139,29 +147,37 @@ class Switch:
           novelty: for a signal of your own.
         """
         given = (value, action_mismatch, value_variance, novelty)
+        return self._quiet.run(self._step, reward, discount, is_first, is_last, given)
+
+    def _step(
+        self,
+        reward: ArrayLike,
+        discount: ArrayLike,
+        is_first: ArrayLike,
+        is_last: ArrayLike,
+        given: tuple[ArrayLike | None, ...],
+    ) -> Bool[np.ndarray, "B"]:
         for place in self._needed:
             if given[place] is None:
                 name = _GIVEN[place]
                 raise ValueError(f"{self.variant} needs {name}: pass {name}=...")
-        state = self._state
-        with np.errstate(all="ignore"):
-            if not (type(discount) is float and discount is self._discount[0]):
-                self._discount = (discount, self._discounts(discount))
-            first, last = self._marks("is_first", is_first), None
-            if is_last is not False:
-                last = self._marks("is_last", is_last).copy()  # the state keeps it
-                last = last if np.count_nonzero(last) else None
-            signals = Signals(
-                first,
-                self._row("reward", reward),
-                self._discount[1],
-                *map(self._row, _GIVEN, given),
-            )
-            # Without an episode's start no arm is drawn.
-            starts = self._begins or bool(np.count_nonzero(first))
-            uniforms = self._uniforms if starts else self._uniforms[:1]
-            self._rng.random(None, np.float32, uniforms)
-            modes, state = self._functions.step(state, uniforms, signals, last)
+        if not (type(discount) is float and discount is self._discount[0]):
+            self._discount = (discount, self._discounts(discount))
+        first, last = self._array("is_first", is_first, _BOOL), None
+        if is_last is not False:
+            last = self._array("is_last", is_last, _BOOL)
+            last = last.copy() if may_hold(last) else None  # the state keeps it
+        signals = Signals(
+            first,
+            self._row("reward", reward),
+            self._discount[1],
+            *map(self._row, _GIVEN, given),
+        )
+        # Without an episode's start no arm is drawn.
+        starts = self._begins or may_hold(first)
+        uniforms = self._uniforms if starts else self._uniforms[:1]
+        self._rng.random(None, np.float32, uniforms)
+        modes, state = self._functions.step(self._state, uniforms, signals, last)
         place = self._steps % _KEPT
         self._explored[place] = modes
         self._started[place] = starts and state.periods.steps == ONE_STEP
@@ -172,27 +188,19 @@ class Switch:
         row = self._row("discount", data)
         if not (0 <= row.min() and row.max() <= 1):
             raise ValueError(f"discount is {data}; it is 0 to 1")
-        return row
+        return row if np.ndim(data) else np.array(row[0])
 
     def _row(self, name: str, data: ArrayLike | None) -> Float[np.ndarray, "*B"]:
-        """Returns finite numbers: one an environment, or one for all."""
+        """Returns finite numbers, one an environment; 0 if there are none."""
         if data is None:
             return ZERO
-        if type(data) is float and abs(data) < LARGEST:
-            return np.array(data, np.float32)
         row = self._array(name, data, _FLOAT)
-        # Their squares add up to a finite number, or they are looked at one by one.
-        if not math.isfinite(row.dot(row)) and not np.isfinite(row).all():
+        if not surely_within(INFINITY, row):
             raise ValueError(f"{name} holds a number that is not finite: {data}")
         return row
 
-    def _marks(self, name: str, data: ArrayLike) -> Bool[np.ndarray, "B"]:
-        if data is False:
-            return self._false
-        marks = self._array(name, data, _BOOL)
-        return marks if marks.ndim else np.full(self.streams, marks)
-
     def _array(self, name: str, data: Any, dtype: np.dtype) -> np.ndarray:
+        """Returns one number an environment, from as many or one for all."""
         if type(data) is np.ndarray and data.dtype is dtype and data.shape == self._shape:
             return data
         array = np.asarray(data)
@@ -203,7 +211,7 @@ class Switch:
                 f"{name} has the shape {array.shape}; expected one number, "
                 f"or one for each of the {self.streams} streams"
             )
-        return array.astype(dtype, copy=False)
+        return np.full(self._shape, array, dtype)
 
     @property
     def modes(self) -> Bool[np.ndarray, "B"]:

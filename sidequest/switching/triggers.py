@@ -88,10 +88,11 @@ def value_promise(
         age, first = state.age, signals.is_first
         if may_hold(first):
             age = age * ~first
-        values = push(state.values, signals.value)
-        returns, discounts = push(returns, ZERO), push(discounts, ONE)
-        window = PromiseState(values, returns, discounts, age + ONE_STEP)
-        return gap, age >= enough, window
+        values, returns, discounts = push(
+            (state.values, returns, discounts), (signals.value, ZERO, ONE)
+        )
+        age = age + ONE_STEP
+        return gap, enough < age, PromiseState(values, returns, discounts, age)
 
     return Signal(init, step)
 

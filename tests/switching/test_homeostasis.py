@@ -45,7 +45,9 @@ def transcribed(signals: np.ndarray, rates, rule: str = "printed") -> np.ndarray
 def _watch(signals, rate):
     def step(states, row):
         states = {
-            rule: homeostasis.observe(row, rate, states[rule], rule=rule)
+            rule: homeostasis.observe(
+                homeostasis.bounded(row), rate, states[rule], rule=rule
+            )
             for rule in ("printed", "saturated")
         }
         return states, states
