@@ -16,7 +16,8 @@ os.environ |= {
     # Most programs of the tests run for a moment: compiling them so takes a fifth of the
     # time. What they compute is the same up to rounding.
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-    "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false",
+    "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false "
+    "--xla_cpu_parallel_codegen_split_count=1",  # for one thread, parts are extra work
     "PJRT_NPROC": "1",  # threads that wait for a program of some steps take half the time
     "MALLOC_ARENA_MAX": "2",  # the compiler's threads leave holes in more of them
 }

@@ -57,5 +57,5 @@ def unroll_one(q_function, inputs, state):
 
 
 def random_core(seed: int, items: int = ITEMS) -> CoreState:
-    hidden, cell = jax.random.normal(jax.random.key(seed), (2, items, UNITS))
-    return CoreState(hidden, cell)
+    numbers = np.random.default_rng(seed).normal(size=(2, items, UNITS)).astype(np.float32)
+    return CoreState(*map(jnp.asarray, numbers))

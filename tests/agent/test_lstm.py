@@ -15,19 +15,22 @@ from tests.agent.comparisons import assert_close
 STEPS, UNITS, INPUTS = 7, 5, 3
 
 
+@jax.jit
 def make_core(seed=0):
     return LSTM(jax.random.key(seed), INPUTS, UNITS)
 
 
 def make_batch(*streams):
     """Projections, first steps and a state of a batch; the first continues from it."""
-    keys = jax.random.split(jax.random.key(0), 3)
-    projections = 2 * jax.random.normal(keys[0], (STEPS, *streams, 4 * UNITS))
-    is_first = jax.random.bernoulli(keys[1], 0.2, (STEPS, *streams)).at[0].set(False)
-    state = CoreState(*jax.random.normal(keys[2], (2, *streams, UNITS)))
-    return projections, is_first, state
+    rng = np.random.default_rng(0)
+    projections = 2 * rng.normal(size=(STEPS, *streams, 4 * UNITS)).astype(np.float32)
+    is_first = rng.random((STEPS, *streams)) < 0.2
+    is_first[0] = False
+    hidden, cell = rng.normal(size=(2, *streams, UNITS)).astype(np.float32)
+    return projections, is_first, CoreState(hidden, cell)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def unroll_one(at_once, recurrent, projections, is_first, state):
     """`unroll_lstm` of one core."""
     states = jax.tree.map(lambda leaf: leaf[None], state)
@@ -37,6 +40,7 @@ def unroll_one(at_once, recurrent, projections, is_first, state):
     return outputs[:, 0], jax.tree.map(lambda leaf: leaf[0], states)
 
 
+@jax.jit
 def by_steps(recurrent, projections, is_first, state):
     """The same by `lax.scan` over single steps, with JAX's gradient."""
     core = eqx.tree_at(
@@ -70,9 +74,10 @@ def loss_by(unroll, is_first):
 def test_one_step_by_hand():
     """All gates 0 but for their biases: c' = sigmoid(1) c, h' = tanh(c') / 2."""
     core = make_core()
-    nothing = core.inputs(jnp.zeros(INPUTS))
+    nothing = eqx.filter_jit(core.inputs)(jnp.zeros(INPUTS))
     np.testing.assert_array_equal(nothing, [0] * 10 + [1] * 5 + [0] * 5)
-    state = core.step(nothing, CoreState(jnp.zeros(UNITS), jnp.full(UNITS, 2.0)))
+    before = CoreState(jnp.zeros(UNITS), jnp.full(UNITS, 2.0))
+    state = eqx.filter_jit(core.step)(nothing, before)
     np.testing.assert_allclose(state.cell, 2 / (1 + np.exp(-1)), rtol=1e-6)
     np.testing.assert_allclose(state.hidden, np.tanh(2 / (1 + np.exp(-1))) / 2, rtol=1e-6)
 
@@ -96,11 +101,12 @@ def test_a_sequence_and_its_gradient_are_those_of_its_steps(streams, at_once):
 
 
 def test_many_cores_are_each_of_them_alone_and_the_first_one_learns():
-    recurrent = jnp.stack([make_core(seed).recurrent for seed in (0, 1, 2)])
+    recurrent = np.stack([make_core(seed).recurrent for seed in (0, 1, 2)])
     projections, is_first, state = make_batch(6)
-    projections = jnp.stack([projections, 1 - projections, projections**2], axis=1)
-    states = jax.tree.map(lambda leaf: jnp.stack([leaf, -leaf, 2 * leaf]), state)
-    outputs, ends = unroll_lstm(4, recurrent, projections, is_first, states)
+    projections = np.stack([projections, 1 - projections, projections**2], axis=1)
+    states = jax.tree.map(lambda leaf: np.stack([leaf, -leaf, 2 * leaf]), state)
+    unroll = jax.jit(unroll_lstm, static_argnums=0)
+    outputs, ends = jax.device_get(unroll(4, recurrent, projections, is_first, states))
     for k in range(3):
         start, end = (jax.tree.map(lambda leaf, k=k: leaf[k], x) for x in (states, ends))
         alone = unroll_one(4, recurrent[k], projections[:, k], is_first, start)
@@ -111,8 +117,10 @@ def test_many_cores_are_each_of_them_alone_and_the_first_one_learns():
         weights = jnp.cos(jnp.arange(outputs.size)).reshape(outputs.shape)
         return jnp.sum(weights * outputs) + jnp.sum(ends.hidden**2 * ends.cell)
 
-    gradients = jax.grad(loss, argnums=(0, 1, 2))(recurrent, projections, states)
-    d_recurrent, d_projections, d_states = gradients
+    gradient = jax.jit(jax.grad(loss, argnums=(0, 1, 2)))
+    d_recurrent, d_projections, d_states = jax.device_get(
+        gradient(recurrent, projections, states)
+    )
 
     def loss_of_first(recurrent, projections, state):
         outputs, end = by_steps(recurrent, projections, is_first, state)
@@ -120,7 +128,7 @@ def test_many_cores_are_each_of_them_alone_and_the_first_one_learns():
         return jnp.sum(every[:, 0] * outputs) + jnp.sum(end.hidden**2 * end.cell)
 
     start = jax.tree.map(lambda leaf: leaf[0], states)
-    exact = jax.grad(loss_of_first, argnums=(0, 1, 2))(
+    exact = jax.jit(jax.grad(loss_of_first, argnums=(0, 1, 2)))(
         recurrent[0], projections[:, 0], start
     )
     of_first = d_recurrent[0], d_projections[:, 0]
@@ -137,25 +145,26 @@ def test_many_cores_are_each_of_them_alone_and_the_first_one_learns():
 
 def test_nothing_crosses_a_first_step_not_even_what_is_not_finite():
     recurrent, (projections, _, state) = make_core().recurrent, make_batch(1)
-    is_first = jnp.zeros((STEPS, 1), bool).at[3].set(True)
-    spoilt = CoreState(jnp.full((1, UNITS), jnp.inf), jnp.full((1, UNITS), jnp.nan))
-    outputs, _ = unroll_one(1, recurrent, projections, is_first, state)
-    after, _ = unroll_one(1, recurrent, projections, is_first, spoilt)
+    is_first = np.arange(STEPS)[:, None] == 3
+    spoilt = CoreState(*(np.full((1, UNITS), x, np.float32) for x in (np.inf, np.nan)))
+    outputs, after = (
+        np.asarray(unroll_one(1, recurrent, projections, is_first, start)[0])
+        for start in (state, spoilt)
+    )
     np.testing.assert_array_equal(after[3:], outputs[3:])
     assert not np.any(np.isfinite(after[:3]))
 
     def later(projections):
         return jnp.sum(unroll_one(1, recurrent, projections, is_first, state)[0][3:])
 
-    gradient = jax.grad(later)(projections)
+    gradient = np.asarray(jax.jit(jax.grad(later))(projections))
     np.testing.assert_array_equal(gradient[:3], 0)
     # All gates but the forget gate, which has nothing to forget there.
     assert np.count_nonzero(gradient[3]) == 3 * UNITS
 
-    never = is_first.at[0].set(True)  # is the state of before seen
-    gradients = jax.grad(loss_by(functools.partial(unroll_one, 1), never), (0, 1, 2))(
-        recurrent, projections, spoilt
-    )
+    never = is_first | (np.arange(STEPS)[:, None] == 0)  # is the state of before seen
+    loss = loss_by(functools.partial(unroll_one, 1), never)
+    gradients = jax.jit(jax.grad(loss, (0, 1, 2)))(recurrent, projections, spoilt)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradients))
 
 
@@ -165,7 +174,8 @@ def test_in_bfloat16_the_gradient_of_the_matrix_is_added_up_in_float32():
     coarse = projections.astype(jnp.bfloat16)
 
     def gradient(way, projections):
-        return jax.grad(loss_by(way, is_first))(recurrent, projections, state)
+        loss = jax.jit(jax.grad(loss_by(way, is_first)))
+        return np.asarray(loss(recurrent, projections, state))
 
     exact = gradient(by_steps, coarse.astype(jnp.float32))
     ours = gradient(functools.partial(unroll_one, 1), coarse)
@@ -181,16 +191,19 @@ def test_in_bfloat16_the_gradient_of_the_matrix_is_added_up_in_float32():
 def test_in_bfloat16_products_are_rounded_and_sums_are_not():
     """1 + 2^-9 is more than bfloat16 can say: U is rounded to it, W x + h U is not."""
     fine = 1 + 2.0**-9
-    first = jnp.zeros((1, 1), bool)
+    first = np.zeros((1, 1), bool)
     g = slice(UNITS, 2 * UNITS)
 
     def cell_after(weight, projection):
-        recurrent = jnp.zeros((UNITS, 4 * UNITS)).at[0, g].set(weight)
-        projections = jnp.zeros((1, 1, 4 * UNITS), jnp.bfloat16).at[..., g].set(projection)
-        state = CoreState(jnp.ones((1, UNITS)), jnp.zeros((1, UNITS)))
+        recurrent = np.zeros((UNITS, 4 * UNITS), np.float32)
+        recurrent[0, g] = weight
+        projections = np.zeros((1, 1, 4 * UNITS), jnp.bfloat16)
+        projections[..., g] = projection
+        ones, zeros = np.ones((1, UNITS), np.float32), np.zeros((1, UNITS), np.float32)
+        state = CoreState(ones, zeros)
         outputs, end = unroll_one(1, recurrent, projections, first, state)
         assert outputs.dtype == end.cell.dtype == jnp.float32
-        return end.cell[0, 0]
+        return np.asarray(end.cell)[0, 0]
 
     np.testing.assert_allclose(cell_after(fine, 0), np.tanh(1) / 2, rtol=1e-6)
     np.testing.assert_allclose(cell_after(2.0**-9, 1), np.tanh(fine) / 2, rtol=1e-6)

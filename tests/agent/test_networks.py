@@ -37,16 +37,15 @@ SMALL_TORSO = (ConvolutionShape(5, kernel=3, padding="VALID"),)
 TORSOS = {VECTOR: (), PLANES: SMALL_TORSO, GRID: SMALL_TORSO, FRAME: PAPER_TORSO}
 
 
-def make_network(seed=0, spec=VECTOR, **settings):
+@eqx.filter_jit
+def build_network(key, spec, settings):
     sizes = dict(torso_units=(12,), core_units=10, post_units=9, head_units=8)
-    return RecurrentQNetwork(
-        jax.random.key(seed),
-        spec,
-        ACTIONS,
-        HEADS,
-        convolutions=TORSOS[spec],
-        **(sizes | settings),
-    )
+    sizes |= dict(convolutions=TORSOS[spec]) | settings
+    return RecurrentQNetwork(key, spec, ACTIONS, HEADS, **sizes)
+
+
+def make_network(seed=0, spec=VECTOR, **settings):
+    return build_network(jax.random.key(seed), spec, settings)
 
 
 def make_q(seed=0, spec=VECTOR, **settings):
@@ -55,27 +54,36 @@ def make_q(seed=0, spec=VECTOR, **settings):
 
 
 def make_inputs(seed=0, spec=VECTOR, steps=STEPS, first=()):
-    keys = jax.random.split(jax.random.key(seed), 3)
+    rng = np.random.default_rng(seed)
     highest = 3 if spec.categories else int(spec.maximum) + 1
-    return Inputs(
-        observation=jax.random.randint(keys[0], (steps, *spec.shape), 0, highest),
-        previous_action=jax.random.randint(keys[1], (steps,), 0, ACTIONS),
-        previous_reward=10 * jax.random.normal(keys[2], (steps,)),
-        is_first=jnp.isin(jnp.arange(steps), jnp.array(first, int)),
+    inputs = Inputs(
+        observation=rng.integers(0, highest, (steps, *spec.shape), np.int32),
+        previous_action=rng.integers(0, ACTIONS, steps, np.int32),
+        previous_reward=10 * rng.normal(size=steps).astype(np.float32),
+        is_first=np.isin(np.arange(steps), first),
     )
+    return jax.tree.map(jnp.asarray, inputs)
 
 
 def make_state(seed=0):
-    hidden, cell = jax.random.normal(jax.random.key(seed), (2, 10))
-    return CoreState(hidden, cell)
+    numbers = np.random.default_rng(seed).normal(size=(2, 10)).astype(np.float32)
+    return CoreState(*map(jnp.asarray, numbers))
+
+
+# By NumPy: each shape that jax.numpy is given is a program to compile.
 
 
 def stack(trees):
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *trees)
 
 
 def at(inputs, t):
-    return jax.tree.map(lambda x: x[t], inputs)
+    return jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[t]), inputs)
+
+
+@eqx.filter_jit
+def step(q_function, inputs, state):
+    return q_function.step(inputs, state)
 
 
 def test_parameters_of_the_paper_network_by_hand():
@@ -109,7 +117,7 @@ def test_count_parameters():
 def test_one_step_by_numpy():
     q_function, inputs, state = make_q(), at(make_inputs(), 0), make_state()
     network = q_function.network
-    q, new = q_function.step(inputs, state)
+    q, new = jax.tree.map(np.asarray, step(q_function, inputs, state))
 
     def linear(layer, x):
         return x @ np.asarray(layer.weight) + np.asarray(layer.bias)
@@ -131,7 +139,7 @@ def test_one_step_by_numpy():
 
     x = np.maximum(linear(network.post, hidden), 0)
     for h in range(HEADS):
-        head = jax.tree.map(lambda leaf, h=h: leaf[h], network.heads)
+        head = jax.tree.map(lambda leaf, h=h: np.asarray(leaf)[h], network.heads)
         value = linear(head.value, np.maximum(linear(head.value_hidden, x), 0))
         hidden_advantage = np.maximum(linear(head.advantage_hidden, x), 0)
         advantage = linear(head.advantage, hidden_advantage)
@@ -144,12 +152,11 @@ def test_one_step_by_numpy():
 def test_unroll_is_step_by_step(spec, unroll):
     q_function = make_q(spec=spec, scan_unroll=unroll)
     inputs, state = make_inputs(spec=spec, first=(0, 4)), make_state()
-    q, end = eqx.filter_jit(unroll_one)(q_function, inputs, state)
+    q, end = unroll_one(q_function, inputs, state)
     assert q.shape == (STEPS, HEADS, ACTIONS)
-    step = eqx.filter_jit(q_function.step)
     for t in range(STEPS):
-        q_t, state = step(at(inputs, t), state)
-        assert_close(q[t], q_t)
+        q_t, state = step(q_function, at(inputs, t), state)
+        assert_close(np.asarray(q)[t], q_t)
     assert_close(end, state)
 
 
@@ -178,12 +185,14 @@ def test_networks_together_are_each_of_them_step_by_step_and_the_first_one_learn
             for k, network in enumerate(networks)
         ]
         q, ends = zip(*rows, strict=True)
-        return jnp.sum(q[0] ** 2) + jnp.sum(q[1] ** 2), (list(q), stack(ends))
+        ends = jax.tree.map(lambda *leaves: jnp.stack(leaves), *ends)
+        return jnp.sum(q[0] ** 2) + jnp.sum(q[1] ** 2), (list(q), ends)
 
-    (_, ours), (of_first, of_second) = jax.jit(jax.value_and_grad(together, has_aux=True))(
-        networks
-    )
-    (_, theirs), (exact, _) = jax.jit(jax.value_and_grad(apart, has_aux=True))(networks)
+    def solve(way):
+        return jax.device_get(jax.jit(jax.value_and_grad(way, has_aux=True))(networks))
+
+    (_, ours), (of_first, of_second) = solve(together)
+    (_, theirs), (exact, _) = solve(apart)
     assert_close(ours, theirs, 1e-4)
     assert_close(of_first, exact, 1e-3)
     assert all(np.any(leaf != 0) for leaf in jax.tree.leaves(exact))
@@ -194,28 +203,34 @@ def test_an_episode_that_starts_inside_a_sequence_knows_nothing_of_the_one_befor
     unroll, whole = partial(unroll_one, make_q()), make_inputs(first=(4,))
     q, end = unroll(whole, make_state())
     # Alone, from an empty state, with no previous action and reward.
-    alone = jax.tree.map(lambda x: x[4:], whole)
+    alone = at(whole, slice(4, None))
     zeroed = alone._replace(
         previous_action=alone.previous_action.at[0].set(3),
         previous_reward=alone.previous_reward.at[0].set(1e6),
     )
     q_alone, end_alone = unroll(zeroed, make_q().initial_state())
-    assert_close((q[4:], end), (q_alone, end_alone))
+    assert_close((np.asarray(q)[4:], end), (q_alone, end_alone))
+
     # No gradient crosses the boundary either.
-    gradient = jax.grad(lambda state: jnp.sum(unroll(whole, state)[0][4:]))
-    np.testing.assert_array_equal(gradient(make_state()).cell, 0)
-    gradient = jax.grad(lambda state: jnp.sum(unroll(whole, state)[0][:4]))
-    assert np.any(gradient(make_state()).cell != 0)
+    @jax.jit
+    @jax.jacrev
+    def gradients(state):
+        q, _ = unroll(whole, state)
+        return jnp.array([jnp.sum(q[:4]), jnp.sum(q[4:])])
+
+    before, after = gradients(make_state()).cell
+    assert np.any(before != 0)
+    np.testing.assert_array_equal(after, 0)
 
 
 def test_previous_action_and_reward_matter_where_the_episode_goes_on():
     q_function, inputs = make_q(), at(make_inputs(), 1)
-    q, _ = q_function.step(inputs, make_state())
+    q, _ = step(q_function, inputs, make_state())
     for other in (
         inputs._replace(previous_action=(inputs.previous_action + 1) % ACTIONS),
         inputs._replace(previous_reward=inputs.previous_reward + 1),
     ):
-        assert np.any(q_function.step(other, make_state())[0] != q)
+        assert np.any(step(q_function, other, make_state())[0] != q)
 
 
 def test_without_recurrence_nothing_is_remembered():
@@ -224,7 +239,8 @@ def test_without_recurrence_nothing_is_remembered():
     q, _ = unroll_one(forgetful, inputs, make_state(0))
     assert_close(q, unroll_one(forgetful, inputs, make_state(1))[0])
     for t in range(STEPS):
-        assert_close(q[t], forgetful.step(at(inputs, t), make_state(t))[0])
+        alone, _ = step(forgetful, at(inputs, t), make_state(t))
+        assert_close(np.asarray(q)[t], alone)
     assert count_parameters(forgetful.network) == count_parameters(make_network())
 
 
@@ -238,12 +254,13 @@ def test_normalisation_is_around_the_network():
     scaled = inputs._replace(observation=(x - 1.0) / 2.0)
     f, _ = unroll_one(plain, scaled, make_state())
     q, _ = unroll_one(QFunction(plain.network, around), inputs, make_state())
-    assert_close(q, mean[:, None] + unit[:, None] * f, 1e-4)
+    expected = np.asarray(mean)[:, None] + np.asarray(unit)[:, None] * np.asarray(f)
+    assert_close(q, expected, 1e-4)
 
 
 def test_heads_start_differently():
     q, _ = unroll_one(make_q(), make_inputs(), make_state())
-    assert len(np.unique(np.round(q[0], 5), axis=0)) == HEADS
+    assert len(np.unique(np.round(np.asarray(q)[0], 5), axis=0)) == HEADS
 
 
 def test_a_population_is_its_members_apart():
@@ -278,5 +295,5 @@ def test_bfloat16_is_close_to_float32(spec):
 
 def test_a_reward_of_any_size_gives_finite_values():
     inputs = at(make_inputs(), 0)._replace(previous_reward=jnp.float32(-1e30))
-    q, _ = make_q().step(inputs, make_state())
+    q, _ = step(make_q(), inputs, make_state())
     assert np.all(np.isfinite(q))

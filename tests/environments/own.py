@@ -1,4 +1,7 @@
-"""Environments of somebody else's, as `--game tests.environments.own:NAME` finds them."""
+"""Environments of somebody else's, as `--game tests.environments.own:NAME` finds them.
+
+Nothing here imports JAX before it is used: processes that step environments start quickly.
+"""
 
 import os
 from functools import partial
@@ -6,8 +9,6 @@ from functools import partial
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-
-from sidequest.environments.base import EnvironmentSpec, HostedGame, auto_reset
 
 
 class Walk(gymnasium.Env):
@@ -80,6 +81,8 @@ def breaks():
 
 def compiled_breaks():
     """An environment in JAX that fails at its first step."""
+    from sidequest.environments.base import EnvironmentSpec, auto_reset
+
     spec = EnvironmentSpec("breaks", (1,), np.dtype(np.float32), num_actions=2)
 
     def step(key, state, action):
@@ -98,8 +101,9 @@ def nothing():
     return 3
 
 
-def hosted() -> HostedGame:
+def hosted():
     """A game by our own protocol."""
+    from sidequest.environments.base import HostedGame
     from tests.runs.test_hosted import Drawn
 
     return HostedGame(lambda **_: [], Drawn.spec)
