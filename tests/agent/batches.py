@@ -13,6 +13,7 @@ ITEMS, ACTIONS, UNITS = 4, 3, 6
 SPEC = ObservationSpec((5,))
 
 
+@eqx.filter_jit
 def make_network(heads: int, key) -> RecurrentQNetwork:
     return RecurrentQNetwork(
         key,

@@ -13,8 +13,12 @@ from sidequest.environments import suites
 from tests.environments.streams import check_batch_is_loop, check_stream, lengths, play_many
 
 PLAYED = ["minatar:breakout", "bsuite:deep_sea", "classic:cartpole"]
-SHORT = suites.make_minigrid("minigrid:empty_random_5x5", max_steps=20)
 MINATAR = [name for name in suites.GYMNAX if name.startswith("minatar:")]
+
+
+@pytest.fixture(scope="module")
+def short():
+    return suites.make_minigrid("minigrid:empty_random_5x5", max_steps=20)
 
 
 @pytest.mark.parametrize("name", PLAYED)
@@ -27,11 +31,12 @@ def test_is_the_stream_that_gymnax_plays(name):
     actions = jax.random.randint(keys[0], (60,), 0, ours.spec.num_actions)
     our_step, ends = jax.jit(ours.step), 0
     our_state, timestep = jax.jit(ours.reset)(keys[0])
-    observation, their_state = theirs.reset(keys[0], params)
+    their_step = jax.jit(theirs.step)
+    observation, their_state = jax.jit(theirs.reset)(keys[0], params)
     np.testing.assert_array_equal(timestep.observation, observation)
     for key, action in zip(keys[1:], actions[1:], strict=True):
         our_state, timestep = our_step(key, our_state, action)
-        observation, their_state, reward, terminated, truncated, _ = theirs.step(
+        observation, their_state, reward, terminated, truncated, _ = their_step(
             key, their_state, action, params
         )
         np.testing.assert_allclose(timestep.observation, observation, rtol=1e-5)
@@ -73,10 +78,10 @@ def test_mountain_car_has_a_thousand_steps_and_numbers_near_one():
 def test_deep_sea_pays_who_always_goes_right():
     """Each step right costs 0.01 / size, and the chest at the end is worth 1."""
     environment = suites.make_gymnax("bsuite:deep_sea_10")
-    state, _ = environment.reset(jax.random.key(0))
+    state, _ = jax.jit(environment.reset)(jax.random.key(0))
     step, total = jax.jit(environment.step), 0.0
     for time in range(10):
-        right = state.action_mapping[state.row, state.column]
+        right = np.asarray(state.action_mapping)[state.row, state.column]
         state, timestep = step(jax.random.key(time), state, right)
         total += float(timestep.reward)
     assert timestep.terminated and timestep.is_first
@@ -124,12 +129,12 @@ def test_names_are_what_people_expect():
     assert suites.MINIGRID["minigrid:empty_random_6x6"] == "EmptyRandom-6x6"
 
 
-def test_time_limit_and_goal_are_told_apart():
+def test_time_limit_and_goal_are_told_apart(short):
     """In a room of 3x3 a random walk sometimes finds the goal within 20 steps."""
-    _, timesteps = play_many(SHORT, 0, streams=3, steps=300)
-    check_stream(SHORT, timesteps)
+    _, timesteps = play_many(short, 0, streams=3, steps=300)
+    check_stream(short, timesteps)
     assert timesteps.terminated.any() and timesteps.truncated.any()
-    assert lengths(timesteps).max() == SHORT.spec.max_steps == 20
+    assert lengths(timesteps).max() == short.spec.max_steps == 20
     # Only the goal pays, less the later: 1 - 0.9 t / 20.
     np.testing.assert_array_equal(timesteps.reward > 0, timesteps.terminated)
     for stream in range(3):
@@ -140,12 +145,12 @@ def test_time_limit_and_goal_are_told_apart():
             np.testing.assert_allclose(timesteps.reward[stream, end], expected, 1e-6)
 
 
-def test_a_batch_is_the_streams_one_by_one():
-    check_batch_is_loop(SHORT, steps=300)
+def test_a_batch_is_the_streams_one_by_one(short):
+    check_batch_is_loop(short, steps=300)
 
 
-def test_every_episode_has_a_level_of_its_own():
-    _, timesteps = play_many(SHORT, 0, streams=3, steps=300)
+def test_every_episode_has_a_level_of_its_own(short):
+    _, timesteps = play_many(short, 0, streams=3, steps=300)
     later = timesteps.observation[:, 1:][timesteps.is_first[:, 1:]]
     assert len(np.unique(later, axis=0)) > 1
 
@@ -154,12 +159,12 @@ def test_is_the_game_that_the_library_plays():
     environment = suites.make_minigrid("minigrid:memory_s8")
     theirs, params = xminigrid.make("MiniGrid-MemoryS8")
     our_step, their_step = jax.jit(environment.step), jax.jit(theirs.step)
-    state, ours = environment.reset(jax.random.key(4))
-    expected = theirs.reset(params, jax.random.key(4))
+    state, ours = jax.jit(environment.reset)(jax.random.key(4))
+    expected = jax.jit(theirs.reset)(params, jax.random.key(4))
+    actions = iter(np.random.default_rng(0).integers(0, 6, 400, np.int32))
     for time in range(400):
         np.testing.assert_array_equal(ours.observation, expected.observation)
-        key = jax.random.key(time)
-        action = jax.random.randint(key, (), 0, environment.spec.num_actions)
+        key, action = jax.random.key(time), next(actions)
         state, ours = our_step(key, state, action)
         expected = their_step(params, expected, action)
         assert ours.reward == expected.reward

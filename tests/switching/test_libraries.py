@@ -93,7 +93,7 @@ def test_given_the_same_uniform_numbers_both_decide_the_same(name, seed, rule):
     np.testing.assert_array_equal(choices, other_choices)
     for ours, theirs in zip(
         (state.returns, *state.periods, *counted(state)),
-        (end.returns, *end.periods, *counted(end)),
+        (end.returns, *end.periods, *jax.jit(counted)(end)),
         strict=True,
     ):
         assert isinstance(ours, np.ndarray) and ours.dtype == theirs.dtype
