@@ -91,10 +91,15 @@ def run(
 def train(runs, watcher, checkpoints=EVERY_TENTH, game=None):
     """Trains as `trainer.run` does, but compiles each program once for all tests."""
     registry._registered[GAME] = game or bargains
-    key = repr(runs[0].config), game
-    compile_once = partial(_compile_once, key, Population._compile)
-    with patch.object(Population, "_compile", partialmethod(compile_once)):
+    with compiling_once(runs[0].config, game):
         trainer.run([one._replace(checkpoints=checkpoints) for one in runs], watcher)
+
+
+def compiling_once(config, game=None):
+    """A context in which all runs that train have this config and game."""
+    key = repr(config), game
+    compile_once = partial(_compile_once, key, Population._compile)
+    return patch.object(Population, "_compile", partialmethod(compile_once))
 
 
 _programs: dict[tuple, tuple] = {}

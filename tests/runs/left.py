@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+import equinox as eqx
 import jax
 
 from sidequest.agent.networks import QFunction
@@ -31,6 +32,7 @@ TINY_FRAMES = change(
 """For raw frames, as quick as can be."""
 
 
+@eqx.filter_jit
 def make_q_function(config, spec, heads, key) -> QFunction:
     """A fresh network that normalises nothing yet."""
     network = make_network(config, spec, heads, key)

@@ -213,9 +213,10 @@ def test_bandits_hear_of_more_episodes_than_fit_one_call(run):
     lengths = np.arange(1, np.prod(shape) + 1, dtype=np.int32).reshape(shape)
     summaries = record.summaries._replace(finished=np.ones(shape, bool), length=lengths)
     meta = jax.tree.map(jnp.copy, run.state.meta)
+    update, counts = jax.jit(run.agent.meta.update), np.ones(1, bool)
     for choices, length in zip(record.choices.reshape(-1, 3), lengths.flat, strict=True):
-        episode = Episodes(jnp.asarray(choices)[None], jnp.zeros(1), jnp.array([length]))
-        meta = run.agent.meta.update(meta, episode, jnp.ones(1, bool))
+        episode = Episodes(choices[None], np.zeros(1, np.float32), np.array([length]))
+        meta = update(meta, episode, counts)
     zeros = np.zeros(shape, np.float32)
     summaries = summaries._replace(episode_return=zeros)
     run._update_bandits(record._replace(summaries=summaries))
@@ -364,6 +365,9 @@ def test_emulators_get_the_actions_that_the_block_holds():
         group.close()
 
 
+play_once, begin_two = jax.jit(play), jax.jit(partial(begin_playing, episodes=2))
+
+
 def packed(timestep: Timestep):
     rest = jnp.asarray(pack_timestep(timestep))
     return jnp.asarray(timestep.observation), rest
@@ -381,10 +385,9 @@ def test_episodes_are_played_by_the_parameters_they_began_with():
     old, new = (make_q_function(TINY, Drawn.spec, 1, jax.random.key(i)) for i in (0, 1))
     timestep = Drawn([0, 1]).shown(5)  # stream 0 starts anew
     assert timestep.is_first.tolist() == [True, False]
-    _, playing = play(new, packed(timestep), begin_playing(old, 2))
-    for parameters, ours, theirs in zip(
-        *map(jax.tree.leaves, (playing.q_functions, new, old)), strict=True
-    ):
+    _, playing = play_once(new, packed(timestep), begin_two(old))
+    trees = jax.device_get((playing.q_functions, new, old))
+    for parameters, ours, theirs in zip(*map(jax.tree.leaves, trees), strict=True):
         np.testing.assert_array_equal(parameters[0], ours)
         np.testing.assert_array_equal(parameters[1], theirs)
 
@@ -393,20 +396,21 @@ def test_the_evaluator_plays_what_the_network_likes_best():
     """Step by step as in one go: the same inputs, the same memory."""
     q_function = make_q_function(TINY, Drawn.spec, 1, jax.random.key(3))
     # Strong enough to tell one input from another.
-    stronger = jax.tree.map(lambda leaf: 4 * leaf, q_function.network)
+    weights = jax.device_get(q_function.network)
+    stronger = jax.tree.map(lambda leaf: jnp.asarray(4 * leaf), weights)
     q_function = QFunction(stronger, q_function.normalisation)
-    drawn, playing, actions, shown = Drawn([0, 1]), begin_playing(q_function, 2), [], []
+    drawn, playing, actions, shown = Drawn([0, 1]), begin_two(q_function), [], []
     for step in range(12):
         timestep = drawn.shown(step)._replace(reward=np.float32([step, -step]))
-        shown.append(jax.tree.map(jnp.asarray, timestep))
-        chosen, playing = play(q_function, packed(timestep), playing)
+        shown.append(timestep)
+        chosen, playing = play_once(q_function, packed(timestep), playing)
         actions.append(np.asarray(chosen))
     assert len({tuple(chosen) for chosen in actions}) > 3
     before = [np.zeros(2, np.int32), *actions[:-1]]
-    steps = jax.tree.map(lambda *leaves: jnp.stack(leaves), *shown)
-    inputs = Inputs(steps.observation, jnp.stack(before), steps.reward, steps.is_first)
+    steps = jax.tree.map(lambda *leaves: np.stack(leaves), *shown)
+    inputs = Inputs(steps.observation, np.stack(before), steps.reward, steps.is_first)
     for stream in range(2):
-        own = jax.tree.map(lambda leaf, stream=stream: leaf[:, stream], inputs)
+        own = jax.tree.map(lambda leaf, i=stream: jnp.asarray(leaf[:, i]), inputs)
         q, _ = unroll_one(q_function, own, q_function.initial_state())
         expected = np.argmax(np.asarray(q)[:, 0], axis=-1)
         np.testing.assert_array_equal(np.stack(actions)[:, stream], expected)

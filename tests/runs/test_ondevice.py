@@ -64,8 +64,8 @@ def alone(loop, individuals):
         for block in range(ITERATIONS):
             state, record = one(states[-1], jnp.int32(block))
             states.append(state)
-            records.append(at(record, 0))
-        lives.append((states, stack(records)))
+            records.append(at(arrays(record), 0))
+        lives.append((states, jax.tree.map(lambda *leaves: np.stack(leaves), *records)))
     return lives
 
 
@@ -83,9 +83,10 @@ def together(loop, individuals):
 
 
 def test_a_population_is_its_members_alone_and_a_scan_its_rounds(alone, together):
-    for i, (states, records) in enumerate(alone):
-        end, record = arrays((at(together[0], i), at(together[1], i)))
-        expected, expected_record = arrays((states[-1], records))
+    all_together = arrays(together)
+    for i, (states, expected_record) in enumerate(alone):
+        end, record = at(all_together, i)
+        expected = arrays(states[-1])
         assert expected.learner.updates > 0
         # What was done is the same to the letter; numbers agree up to rounding.
         for ours, theirs in [
@@ -139,8 +140,8 @@ def test_on_a_cpu_a_population_is_its_members_alone_bit_by_bit(in_turn, individu
 
 
 def test_members_differ(together):
-    contents = together[0].replay.contents
-    rows = [arrays(at(contents, i)) for i in range(len(RUNS))]
+    contents = arrays(together[0].replay.contents)
+    rows = [at(contents, i) for i in range(len(RUNS))]
     for i, j in itertools.combinations(range(len(RUNS)), 2):
         leaves = zip(jax.tree.leaves(rows[i]), jax.tree.leaves(rows[j]), strict=True)
         assert any((x != y).any() for x, y in leaves)
@@ -159,6 +160,7 @@ def test_updates_are_made_as_often_as_the_ratio_says(loop, alone):
 
 def test_actors_pull_at_their_interval_only(loop, alone):
     states, _ = alone[0]
+    arm_probabilities = jax.jit(loop.agent.meta.arm_probabilities)
     for block, (before, after) in enumerate(zip(states[:-1], states[1:], strict=True)):
         synced, kept = arrays((after.policy, before.policy))
         expected = kept[:2]
@@ -166,7 +168,7 @@ def test_actors_pull_at_their_interval_only(loop, alone):
             expected = arrays((after.learner.q_function, after.learner.scale))
         jax.tree.map(np.testing.assert_array_equal, tuple(synced[:2]), tuple(expected))
         # Arms are those of the bandits after every block.
-        arms = loop.agent.meta.arm_probabilities(after.meta)
+        arms = arm_probabilities(after.meta)
         close = functools.partial(np.testing.assert_allclose, rtol=1e-6)
         close(synced.arms.probabilities, arms.probabilities)
     # And pulling makes a difference.
@@ -207,10 +209,11 @@ def test_collecting_in_a_scan_is_stepping_by_hand(loop, alone):
     state, key = states[3], jax.random.key(5)
     collect = functools.partial(ondevice.collect, loop.agent, GAME)
     after, steps, records, core = jax.jit(collect)(key, state)
-    act, move = jax.jit(loop.agent.actor.act), jax.jit(GAME.step)
+    act, move, pick = map(jax.jit, (loop.agent.actor.act, GAME.step, at))
+    steps, records, core = jax.device_get((steps, records, core))
     for b in range(loop.agent.environments):
-        actor, timestep = at(state.actors, b), at(state.timesteps, b)
-        world = at(state.environments, b)
+        actor, timestep = pick(state.actors, b), pick(state.timesteps, b)
+        world = pick(state.environments, b)
         for t in range(loop.agent.block_length):
             if t == loop.agent.replay.core_offset:
                 jax.tree.map(
@@ -231,9 +234,9 @@ def test_collecting_in_a_scan_is_stepping_by_hand(loop, alone):
             assert records.mode[t, b] == record.mode
             np.testing.assert_allclose(records.q_taken[t, b], record.q_taken, rtol=1e-4)
             world, timestep = move(keys[1][b], world, action)
-        assert at(after.actors, b).previous_action == action
+        assert pick(after.actors, b).previous_action == action
         np.testing.assert_array_equal(
-            at(after.timesteps, b).observation, timestep.observation
+            pick(after.timesteps, b).observation, timestep.observation
         )
 
 

@@ -18,7 +18,7 @@ from sidequest.runs.process import SAVING, lock_folders
 from sidequest.study import scheduler
 from sidequest.study.scheduler import missing, train_group
 from sidequest.study.studies import Grid, Study, jobs_of, narrow
-from tests.reliability.harness import CHUNK, CHUNKS, CONFIG, GAME, VARIANT
+from tests.reliability.harness import CHUNK, CHUNKS, CONFIG, GAME, VARIANT, compiling_once
 from tests.runs.tiny import bargains
 
 # Two runs in one program: that of the tests of reliability, so that it is compiled once.
@@ -43,6 +43,12 @@ DONE = ({}, [], [])
 
 def run(folder, **options):
     return scheduler.run(STUDY, folder, quiet=True, **options)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compile_once():
+    with compiling_once(CONFIG):
+        yield
 
 
 @pytest.fixture(scope="module")
