@@ -67,6 +67,24 @@ class Timestep(NamedTuple):
     is_first: Bool[AnyArray, ""]
 
 
+class EnvironmentSpec(NamedTuple):
+    """Holds what a network and a runtime need to know about a game."""
+
+    name: str
+    observation_shape: tuple[int, ...]
+    observation_dtype: np.dtype
+    num_actions: int
+    maximum: float = 1.0
+    """About the largest observation value; the network divides by it."""
+    categories: tuple[int, ...] | None = None
+    """If given, the last axis of an observation holds one category index for each of
+    these counts, below that count, and the network turns them into one-hot vectors."""
+    frames_per_step: int = 1
+    """Frames that one agent step costs in budgets and curves."""
+    max_steps: int | None = None
+    """Agent steps after which an episode is truncated."""
+
+
 class EpisodeSummary(NamedTuple):
     """Statistics of one finished episode."""
 

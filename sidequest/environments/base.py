@@ -13,28 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Int32, Num, PyTree, Shaped
 
-from sidequest.types import Key, Timestep
+from sidequest.types import EnvironmentSpec, Key, Timestep
 
 State: TypeAlias = PyTree
 """An environment's own state."""
-
-
-class EnvironmentSpec(NamedTuple):
-    """Holds what a network and a runtime need to know about a game."""
-
-    name: str
-    observation_shape: tuple[int, ...]
-    observation_dtype: np.dtype
-    num_actions: int
-    maximum: float = 1.0
-    """About the largest observation value; the network divides by it."""
-    categories: tuple[int, ...] | None = None
-    """If given, the last axis of an observation holds one category index for each of
-    these counts, below that count, and the network turns them into one-hot vectors."""
-    frames_per_step: int = 1
-    """Frames that one agent step costs in budgets and curves."""
-    max_steps: int | None = None
-    """Agent steps after which an episode is truncated."""
 
 
 class CompiledEnvironment(NamedTuple):

@@ -20,15 +20,15 @@ from functools import partial
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sidequest.errors import EnvironmentFault
-from sidequest.types import Timestep
+from sidequest.types import EnvironmentSpec, Timestep
 
 if TYPE_CHECKING:
-    from sidequest.environments.base import EnvironmentSpec, HostedGame
+    from sidequest.environments.base import HostedGame
 
 _SPAWN = multiprocessing.get_context("spawn")  # JAX has threads, which a fork would lose
 _LIBRARY = str(Path(os.__file__).parent)
@@ -45,17 +45,9 @@ _FILM_HEIGHT = 240
 def make(name: str, environment: Any, sticky_actions: float) -> HostedGame:
     """Returns the game that this environment is one of; no process is started yet. Raises
     `BrokenRule` if an agent cannot play it."""
-    from sidequest.environments.base import EnvironmentSpec, HostedGame
+    from sidequest.environments.base import HostedGame
 
-    _, layout = prepare(environment)
-    spec = EnvironmentSpec(
-        name=name,
-        observation_shape=layout.shape,
-        observation_dtype=np.dtype(layout.dtype),
-        num_actions=layout.num_actions,
-        maximum=layout.maximum,
-        max_steps=layout.max_steps,
-    )
+    _, spec = prepare(name, environment)
     return HostedGame(partial(_build_groups, spec, sticky_actions), spec, renders=True)
 
 
@@ -144,22 +136,6 @@ class GymGroup:
         return answer
 
 
-class Layout(NamedTuple):
-    """Says how an environment's spaces become those of the agent."""
-
-    shape: tuple[int, ...]
-    """A vector, or an image with channels in the last of three axes."""
-    dtype: str
-    """uint8, or else float32."""
-    maximum: float
-    """The largest byte."""
-    scale: np.ndarray
-    """Divides numbers that are not bytes: their bounds, or 1 where there are none."""
-    num_actions: int
-    first_action: int
-    max_steps: int | None
-
-
 def load(name: str) -> Callable[..., Any]:
     """Returns the function behind `gymnasium:ID` or `package.module:function`.
 
@@ -191,9 +167,11 @@ def load(name: str) -> Callable[..., Any]:
     return found
 
 
-def prepare(environment: Any, sticky_actions: float = 0.0) -> tuple[Any, Layout]:
+def prepare(
+    name: str, environment: Any, sticky_actions: float = 0.0
+) -> tuple[Any, EnvironmentSpec]:
     """Returns an environment that repeats actions and shows vectors or images, and its
-    layout.
+    spec.
 
     Raises:
         BrokenRule: If it has other spaces than an agent can play.
@@ -218,16 +196,20 @@ def prepare(environment: Any, sticky_actions: float = 0.0) -> tuple[Any, Layout]
     if sticky_actions:
         environment = wrappers.StickyAction(environment, sticky_actions)
     image = shown.dtype == np.uint8
-    bound = np.maximum(np.abs(shown.low), np.abs(shown.high)).astype(np.float32)
-    return environment, Layout(
-        shape=shown.shape if len(shown.shape) != 2 else (*shown.shape, 1),
-        dtype="uint8" if image else "float32",
-        maximum=float(bound.max()) or 1.0 if image else 1.0,
-        scale=np.where((bound > 0) & (bound < _UNBOUNDED), bound, 1.0),
+    return environment, EnvironmentSpec(
+        name=name,
+        observation_shape=shown.shape if len(shown.shape) != 2 else (*shown.shape, 1),
+        observation_dtype=np.dtype(np.uint8 if image else np.float32),
         num_actions=int(actions.n),
-        first_action=int(actions.start),
+        maximum=float(_bounds(shown).max()) if image else 1.0,
         max_steps=getattr(environment.spec, "max_episode_steps", None),
     )
+
+
+def _bounds(space: Any) -> np.ndarray:
+    """Returns the largest size of each number of a Box, or 1 where there is no bound."""
+    bound = np.maximum(np.abs(space.low), np.abs(space.high)).astype(np.float32)
+    return np.where((bound > 0) & (bound < _UNBOUNDED), bound, 1.0)
 
 
 def step_forever(
@@ -297,8 +279,10 @@ class _Single:
             with suppress(Exception):  # not every environment does, or every function asks
                 made = make(render_mode="rgb_array")
         made = make() if made is None else made
-        self._environment, self._layout = prepare(made, sticky_actions)
-        self._shape = self._environment.observation_space.shape
+        self._environment, self._spec = prepare(name, made, sticky_actions)
+        self._shown = self._environment.observation_space
+        self._scale = _bounds(self._shown)
+        self._first_action = int(self._environment.action_space.start)
 
     def reset(self, seed: int | None = None) -> tuple[Any, ...]:
         """Begins an episode; returns its first timestep."""
@@ -308,7 +292,7 @@ class _Single:
     def step(self, action: int) -> tuple[Any, ...]:
         """Returns the next timestep; that of an episode's end begins another one."""
         observation, reward, terminated, truncated, _ = self._environment.step(
-            int(action) + self._layout.first_action
+            int(action) + self._first_action
         )
         if np.ndim(reward) or np.asarray(reward).dtype.kind not in "biuf":
             raise BrokenRule(f"step returned the reward {reward!r}, which is no number")
@@ -326,18 +310,18 @@ class _Single:
 
     def _read(self, observation: Any) -> np.ndarray:
         """Returns an observation as the agent sees it."""
-        layout, observation = self._layout, np.asarray(observation)
-        if observation.shape != self._shape:
+        spec, observation = self._spec, np.asarray(observation)
+        if observation.shape != self._shown.shape:
             raise BrokenRule(
                 f"an observation has shape {observation.shape}; "
-                f"its space says {self._shape}"
+                f"its space says {self._shown.shape}"
             )
-        if layout.dtype == "uint8":
-            return observation.astype(np.uint8, copy=False).reshape(layout.shape)
-        observation = (observation / layout.scale).astype(np.float32)
-        if not np.isfinite(observation).all():
-            raise BrokenRule("an observation has numbers that are not finite")
-        return observation.reshape(layout.shape)
+        if spec.observation_dtype != np.uint8:  # bytes are divided by the network
+            observation = (observation / self._scale).astype(np.float32)
+            if not np.isfinite(observation).all():
+                raise BrokenRule("an observation has numbers that are not finite")
+        observation = observation.astype(spec.observation_dtype, copy=False)
+        return observation.reshape(spec.observation_shape)
 
     def render(self) -> np.ndarray | None:
         """Returns the environment's own picture, if it paints one."""

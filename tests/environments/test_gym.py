@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
-from sidequest.environments.gym import BrokenRule, prepare
+from sidequest.environments.gym import BrokenRule, _bounds, prepare
 from sidequest.errors import EnvironmentFault, InvalidRequest
 from tests.environments.own import Walk
 
@@ -106,10 +106,10 @@ class Shown(Walk):
     ],
 )
 def test_how_spaces_are_read(space, shape, dtype, maximum, scale):
-    _, layout = prepare(Shown(space))
-    assert (layout.shape, layout.dtype, layout.maximum) == (shape, dtype, maximum)
-    assert scale is None or (layout.scale == scale).all()
-    assert (layout.num_actions, layout.first_action, layout.max_steps) == (2, 1, None)
+    environment, spec = prepare("mine", Shown(space))
+    assert (spec.observation_shape, spec.observation_dtype) == (shape, dtype)
+    assert (spec.maximum, spec.num_actions, spec.max_steps) == (maximum, 2, None)
+    assert scale is None or (_bounds(environment.observation_space) == scale).all()
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_how_spaces_are_read(space, shape, dtype, maximum, scale):
 )
 def test_other_observations_are_refused(space):
     with pytest.raises(BrokenRule, match="its observations are .* in a function of your"):
-        prepare(Shown(space))
+        prepare("mine", Shown(space))
 
 
 @pytest.mark.parametrize(
