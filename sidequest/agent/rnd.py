@@ -116,7 +116,7 @@ def make_rnd(
         deeper = (*hidden, units)
         predictor = Embedding(predictor_key, shape, convolutions, deeper, units)
         nothing = Moments(jnp.zeros(()), jnp.zeros(shape), jnp.ones(shape))
-        parameters = eqx.filter(predictor, eqx.is_array)
+        parameters: Any = predictor  # optax's types know no modules
         return RNDState(target, predictor, nothing, optimiser.init(parameters))
 
     def update(
@@ -135,9 +135,8 @@ def make_rnd(
             return jnp.mean(novelty), novelty
 
         gradient, novelty = jax.grad(loss, has_aux=True)(state.predictor)
-        parameters = eqx.filter(state.predictor, eqx.is_array)
-        changes, learned = optimiser.update(gradient, state.optimiser, parameters)
-        predictor = eqx.apply_updates(state.predictor, changes)
+        changes, learned = optimiser.update(gradient, state.optimiser)
+        predictor = jax.tree.map(jnp.add, state.predictor, changes)
         state = RNDState(state.target, predictor, normaliser, learned)
         return state, novelty.reshape(batch)
 

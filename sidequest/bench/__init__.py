@@ -1,13 +1,11 @@
 """How fast it is. Every benchmark measures what it compares in the same run."""
 
 import importlib.util
-import platform
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any
 
-from sidequest.records import available_cores
+from sidequest.records import describe_machine
 
 
 def best_seconds(*calls: Callable[[], Any], repeats: int = 10) -> list[float]:
@@ -29,18 +27,9 @@ def best_seconds(*calls: Callable[[], Any], repeats: int = 10) -> list[float]:
 
 def machine() -> dict[str, Any]:
     """Returns what the figures were measured on; some of them need no JAX."""
-    compiled = {}
-    if importlib.util.find_spec("jax"):
-        import jax
+    if not importlib.util.find_spec("jax"):
+        return describe_machine()
+    import jax
 
-        compiled = {
-            "device": jax.devices()[0].device_kind,
-            "devices": len(jax.devices()),
-            "jax": version("jax"),
-        }
-    return compiled | {
-        "cores": available_cores(),
-        "platform": platform.platform(),
-        "python": platform.python_version(),
-        "numpy": version("numpy"),
-    }
+    device = f"{len(jax.devices())} x {jax.devices()[0].device_kind}"
+    return {"device": device, **describe_machine()}

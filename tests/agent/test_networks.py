@@ -33,7 +33,7 @@ PAPER_TORSO = (
     ConvolutionShape(128, kernel=5, stride=2),
     ConvolutionShape(128, kernel=3, stride=1),
 )
-SMALL_TORSO = (ConvolutionShape(5, kernel=3, padding="VALID"),)
+SMALL_TORSO = (ConvolutionShape(5, kernel=3),)
 TORSOS = {VECTOR: (), PLANES: SMALL_TORSO, GRID: SMALL_TORSO, FRAME: PAPER_TORSO}
 
 
