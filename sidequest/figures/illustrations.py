@@ -218,8 +218,8 @@ def _draw_characteristics(
         axes.text(x, 1.09, name, size=style.SMALL, color=style.GREY, ha="center")
     for x in (1, episode):
         axes.axvline(x, color=style.GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
-    places = [(one, med, p, style.INK) for one, (p, med) in points.items() if p > 0]
-    for _, median, p, _ in places:
+    places = [(one, style.INK, med, p) for one, (p, med) in points.items() if p > 0]
+    for _, _, median, p in places:
         axes.plot(median, p, "o", color=style.INK, markersize=5)
     style.use_log_axis(axes)
     axes.set_xlim(0.7, 12 * episode)

@@ -84,10 +84,8 @@ def _plot(name: str, runs: pl.DataFrame) -> Plot | None:
     )
     figure.draw_without_rendering()  # letters are placed in the final layout
     for axes, panel in planes:
-        letters = [
-            (one["letter"], one["late_rmed_X"], one["late_p_X"], one["colour"])
-            for one in panel
-        ]
+        late = [(one["variant"], one["late_rmed_X"], one["late_p_X"]) for one in panel]
+        letters = [(*style.look(name)[:2], x, y) for name, x, y in late]
         early = [(one["early_rmed_X"], one["early_p_X"]) for one in panel]
         style.write_letters(axes, letters, style.SMALL - 1, early)
     caption = " ".join(_sentences(points))
@@ -95,11 +93,7 @@ def _plot(name: str, runs: pl.DataFrame) -> Plot | None:
         **{"early_p_X": "p_X, first 10%", "late_p_X": "p_X, last 10%"},
         **{"early_rmed_X": "rmed_X, first 10%", "late_rmed_X": "rmed_X, last 10%"},
     }
-    return Plot(
-        figure,
-        caption,
-        points.drop("scores", "setting", "colour", "hollow").rename(names),
-    )
+    return Plot(figure, caption, points.drop("scores", "setting", "hollow").rename(names))
 
 
 def _points(runs: pl.DataFrame) -> pl.DataFrame:
@@ -118,19 +112,15 @@ def _points(runs: pl.DataFrame) -> pl.DataFrame:
             scores=pl.col("score").drop_nulls(),
             hollow=few_learned(),
         )
-        .drop_nulls(["late_rmed_X", "late_p_X"])
+        .drop_nulls("late_rmed_X")
     )
-    begun = pl.col("early_rmed_X").is_not_null() & pl.col("early_p_X").is_not_null()
-    early = [
-        pl.when(begun)
-        .then(f"early_{name}")
-        .otherwise(f"late_{name}")
-        .alias(f"early_{name}")
+    begun = pl.col("early_rmed_X").is_not_null()  # else it did not explore so early
+    early = {
+        f"early_{name}": pl.when(begun).then(f"early_{name}").otherwise(f"late_{name}")
         for name in ("rmed_X", "p_X")
-    ]
-    looks = [style.look(name)[:2] for name in points["variant"]]
-    looks = pl.DataFrame(looks, {"letter": pl.String, "colour": pl.String}, orient="row")
-    points = points.with_columns(*early).hstack(looks)
+    }
+    letters = [style.look(name).letter for name in points["variant"]]
+    points = points.with_columns(**early, letter=pl.Series(letters, dtype=pl.String()))
     points = points.sort(pl.col("letter").str.len_chars(), "letter")
     return arrange(points, mode=[*MODES], game=distinct(runs, "game"))
 
@@ -153,7 +143,7 @@ def _silent_note(points: pl.DataFrame, runs: pl.DataFrame) -> list[str]:
 def _draw_points(axes: Axes, points: Sequence[Mapping[str, Any]]) -> None:
     """Draws squares and crosses; both axes give room to small values."""
     for point in points:
-        colour = point["colour"]
+        colour = style.look(point["variant"]).colour
         x0, y0 = point["early_rmed_X"], point["early_p_X"]
         x, y = point["late_rmed_X"], point["late_p_X"]
         axes.plot([x0, x], [y0, y], "-", color=colour, lw=1.0, alpha=0.7)

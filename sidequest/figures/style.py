@@ -255,11 +255,11 @@ def draw_seeds(
 
 def write_letters(
     axes: Axes,
-    points: Sequence[tuple[str, float, float, str]],
+    points: Sequence[tuple[str, str, float, float]],
     size: float,
     others: Any = (),
 ) -> None:
-    """Writes letters beside points (letter, x, y, colour), clear of letters and points.
+    """Writes letters beside points (letter, colour, x, y), clear of letters and points.
 
     One that has to stand further off is joined to its point by a thin line. The layout and
     the limits of the axes must be final.
@@ -269,14 +269,14 @@ def write_letters(
     """
     scale = axes.figure.dpi / 72  # pixels of a point
     step = 1.15 * size * scale
-    places = [(x, y) for _, x, y, _ in points]
+    places = [(x, y) for _, _, x, y in points]
     taken = list(axes.transData.transform([*places, *others]))
     turns = np.exp(2j * np.pi * (np.arange(12) + 1.5) / 12)
     around = np.concatenate([far * step * turns for far in (0.9, 1.6, 2.4, 3.2, 4.0)])
     room = axes.bbox.padded(-step / 3)
     font: Any = {"size": size, "weight": "bold", "ha": "center", "va": "center"}
     line = {"arrowstyle": "-", "lw": 0.4, "color": GREY, "shrinkA": 0, "shrinkB": 2}
-    for letter, x, y, colour in points:
+    for letter, colour, x, y in points:
         point = axes.transData.transform((x, y))
         spots = point + np.stack([around.real, around.imag], axis=-1)
         spots = [spot for spot in spots if room.contains(*spot)] or [point]

@@ -117,8 +117,8 @@ def counter_vs_coin(records: Records) -> Plot | None:
     """Plots clouds of episodes and learning curves on one game, XU and XI (figure 7)."""
     parts = _counters_and_coins(records)
     games = [own["game"][0] for own in parts]
-    game = _EXAMPLE if _EXAMPLE in games else games[:1]
-    chosen = [own for own in parts if own["game"][0] in game]
+    shown = [_EXAMPLE] if _EXAMPLE in games else games[:1]
+    chosen = [own for own in parts if own["game"][0] in shown]
     return _plot_clouds("count-and-coin", records, chosen)
 
 

@@ -58,12 +58,12 @@ def test_rows_are_as_equal_as_possible(number, lengths):
 def test_letters_stay_clear_of_each_other_and_of_points():
     figure = style.new_figure(3, 3)
     axes = figure.subplots()
-    points = [(letter, 0.5 + 0.01 * i, 0.5, "black") for i, letter in enumerate("ABCDEF")]
+    points = [(letter, "black", 0.5 + 0.01 * i, 0.5) for i, letter in enumerate("ABCDEF")]
     style.write_letters(axes, points, 7)
     figure.draw_without_rendering()
     boxes = [Text.get_window_extent(text) for text in axes.texts]  # without the lines
     assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
-    dots = axes.transData.transform([(x, y) for _, x, y, _ in points])
+    dots = axes.transData.transform([(x, y) for _, _, x, y in points])
     assert not any(box.contains(*dot) for box in boxes for dot in dots)
     assert all(axes.bbox.contains(box.x0, box.y0) for box in boxes)
 
