@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from jinja2 import DictLoader, Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from sidequest.environments.scores import human_normalised
@@ -81,11 +81,8 @@ def write_report(
 
 def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
     """Returns the whole page as text."""
-    names = ("report.html", "summary.html", "viewer.html", "style.css", "report.js")
-    assets = files("sidequest.figures") / "assets"
-    texts = {name: (assets / name).read_text(encoding="utf-8") for name in names}
     environment = Environment(
-        loader=DictLoader(texts),
+        loader=PackageLoader("sidequest.figures", "assets"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -95,7 +92,7 @@ def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
     environment.policies["json.dumps_kwargs"] = dumps
     legend = _legend(records)
     environment.filters["named"] = _name_marker(legend, distinct(records.runs, "game"))
-    script = "\n" + texts["report.js"]
+    script = "\n" + (files("sidequest.figures") / "assets/report.js").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     judged = judge_all(records)
     return environment.get_template("report.html").render(
@@ -148,15 +145,10 @@ def _legend(records: Records) -> dict[str, str]:
 
 def _arms(records: Records, variant: str) -> ArmSets:
     """Returns the arms of a variant's first run; where it does not say, the paper's."""
-    for info in records.infos:
-        if info["variant"] == variant:
-            own = (info.get("config") or {}).get("switching", {})
-            return ArmSets(
-                own.get("explore_arms", PAPER_ARMS.explore_steps),
-                own.get("exploit_arms", PAPER_ARMS.exploit_steps),
-                own.get("rate_arms", PAPER_ARMS.rates),
-            )
-    return PAPER_ARMS
+    info = next(info for info in records.infos if info["variant"] == variant)
+    own = (info.get("config") or {}).get("switching", {})
+    names = ("explore_arms", "exploit_arms", "rate_arms")
+    return ArmSets(*(own.get(*one) for one in zip(names, PAPER_ARMS, strict=True)))
 
 
 def _name_marker(
