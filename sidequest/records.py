@@ -501,9 +501,14 @@ def _source_revision() -> str | None:
 def available_cores() -> int:
     """Returns the number of cores that this process may use; results on a CPU are bit-equal
     for the same number only."""
+    return len(core_numbers())
+
+
+def core_numbers() -> list[int]:
+    """Returns the numbers of these cores."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
 def now() -> str:

@@ -267,13 +267,6 @@ class StudyDisplay:
         if isinstance(display, Panel):
             display.draw = self._draw
 
-    def __enter__(self) -> "StudyDisplay":
-        self.display.__enter__()
-        return self
-
-    def __exit__(self, *error) -> None:
-        self.display.__exit__(*error)
-
     def begin(self, label: str, game: str, runs: int, frames: int) -> "GroupDisplay":
         """Starts the display of a group of runs that have `frames` frames together."""
         self.display.log(f"== {label}")

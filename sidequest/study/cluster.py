@@ -60,7 +60,8 @@ def pack(study: Path, run: Path) -> Iterator[Chunk]:
         return
     finished = bool(read_run(folder).get("finished"))
     checkpoint = [] if finished else listed(folder)[:1]
-    tables = [path for path in sorted(folder.iterdir()) if _is_table(path)]
+    visible = [path for path in sorted(folder.iterdir()) if path.name[0] != "."]
+    tables = [path for path in visible if path.is_file() and path.name != RUN_FILE]
     tables.sort(key=lambda path: path.name != DIGESTS_FILE)  # before the tables grow
     with tempfile.TemporaryFile(dir=study) as archive:
         with tarfile.open(fileobj=archive, mode="w") as tar:
@@ -70,11 +71,6 @@ def pack(study: Path, run: Path) -> Iterator[Chunk]:
         while data := archive.read(CHUNK_BYTES):
             yield Chunk(run.as_posix(), data)
     yield Chunk(run.as_posix(), b"")
-
-
-def _is_table(path: Path) -> bool:
-    hidden = path.name.startswith(".") or path.suffix == ".part"
-    return path.is_file() and not hidden and path.name != RUN_FILE
 
 
 class Receiver:

@@ -147,13 +147,14 @@ def run(
     write_plan(folder, study, jobs)
     write_failures(folder, {}, [])
     frames, frames_left = (sum(job.spec.frames for job in some) for some in (jobs, left))
-    with StudyDisplay(
-        make_display(quiet),
-        runs=len(jobs),
-        finished=len(jobs) - len(left),
-        frames=frames,
-        done=frames - frames_left,
-    ) as display:
+    with make_display(quiet) as shown:
+        display = StudyDisplay(
+            shown,
+            runs=len(jobs),
+            finished=len(jobs) - len(left),
+            frames=frames,
+            done=frames - frames_left,
+        )
         display.say(f"{study.name}: {study.title}")
         display.say(f"{display} in {folder}")
         summary = run_groups(plan_groups(left, executor.machine), executor, display)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from sidequest.errors import ConfigError, Interrupted
+from sidequest.records import core_numbers
 from sidequest.runs.display import GroupDisplay, Progress
 from sidequest.study.scheduler import (
     Group,
@@ -191,7 +192,7 @@ def split_machine(count: int) -> list[Share]:
     """
     import jax
 
-    cores = available_core_numbers()
+    cores = core_numbers()
     machine = _in_a_child(local_machine)
     is_cpu = machine.kind == "cpu"
     if count > len(cores):
@@ -208,13 +209,6 @@ def split_machine(count: int) -> list[Share]:
             environment += ((_GPU_MEMORY, f"{_GPU_SHARE / on_each:.3f}"),)
         shares.append(Share(tuple(own), len(own) if is_cpu else 1, environment, cache))
     return shares
-
-
-def available_core_numbers() -> list[int]:
-    """Returns the numbers of the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
 
 
 def _in_a_child(function: Callable[[], Any]) -> Any:

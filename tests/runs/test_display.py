@@ -316,13 +316,13 @@ def test_runs_of_a_group_that_are_not_equally_far(clock):
 
 
 def test_the_log_of_a_study(capsys, clock):
-    with StudyDisplay(Log(), 2, 0, 2_000, 0) as study:
-        study.say("example: a study")
-        two = study.begin("probe:constant: 2 runs", "probe:constant", 2, 2_000)
-        two.say("compiling …")
-        two.show(progress(100, 0, 1))
-        two.show(progress(200, 0, 1))  # too soon for another line
-        two.end("failed", "ValueError: no")
+    study = StudyDisplay(Log(), 2, 0, 2_000, 0)
+    study.say("example: a study")
+    two = study.begin("probe:constant: 2 runs", "probe:constant", 2, 2_000)
+    two.say("compiling …")
+    two.show(progress(100, 0, 1))
+    two.show(progress(200, 0, 1))  # too soon for another line
+    two.end("failed", "ValueError: no")
     said = capsys.readouterr()
     assert not said.out
     assert said.err.splitlines() == [
@@ -338,8 +338,8 @@ def test_the_log_of_a_study(capsys, clock):
 
 def test_the_panel_of_a_study():
     paper = terminal()
-    panel = Panel(paper)
-    with StudyDisplay(panel, 3, 0, 3_000, 0) as study:
+    with Panel(paper) as panel:
+        study = StudyDisplay(panel, 3, 0, 3_000, 0)
         two, one = (study.begin("", name, 2, 2_000) for name in ("game-a", "game-b"))
         two.show(progress(1_000))
         two.end("done")

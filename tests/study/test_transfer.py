@@ -23,7 +23,7 @@ def make_run(study, *, finished=None, frames=(100, 200), episodes=b"0123456789")
     (folder / "run.json").write_text(json.dumps(NAMED | {"finished": finished}))
     (folder / "episodes.jsonl").write_bytes(episodes)
     (folder / ".lock").write_text("held")
-    (folder / "run.json.part").write_text("half")
+    (folder / ".123-run.json").write_text("half")
     for number in frames:
         place = folder / "checkpoints" / f"{number:012d}"
         place.mkdir(parents=True, exist_ok=True)

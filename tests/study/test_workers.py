@@ -17,7 +17,7 @@ from tests.study.fakes import Memory, group
 @pytest.fixture
 def cpus(monkeypatch):
     """A machine of six cores, and no process that asks."""
-    monkeypatch.setattr(workers, "available_core_numbers", lambda: [0, 1, 2, 4, 6, 7])
+    monkeypatch.setattr(workers, "core_numbers", lambda: [0, 1, 2, 4, 6, 7])
     monkeypatch.setattr(workers, "_in_a_child", lambda function: Machine("cpu", 1))
 
 
@@ -79,7 +79,7 @@ class Killing(Memory):
 def test_the_runs_of_a_killed_worker_are_made_by_another(tmp_path):
     jobs = jobs_of(find("paper/fig5/tiny"))
     display = Killing()
-    executor = Workers(tmp_path, min(2, len(workers.available_core_numbers())))
+    executor = Workers(tmp_path, min(2, len(workers.core_numbers())))
     display.executor = executor
     summary = run_groups(plan_groups(jobs, executor.machine), executor, display)
     assert summary == ({}, [], [])
