@@ -123,27 +123,22 @@ def _left_for_replay(agent: Agent, replay: ReplayState) -> int:
 
 def describe_replay(agent: Agent, memory: int | None) -> str:
     """Returns how many observations replay may hold in the memory that it was given."""
+    ring = agent.replay.ring
+    block = ring.streams * ring.block_length
+    capacity = ring.blocks * block
     if memory is None:
-        ring = agent.replay.ring
-        capacity = ring.blocks * ring.streams * ring.block_length
         return f"replay may hold {capacity:,} observations"
     contents = jax.eval_shape(agent.replay.init).contents
-    blocks, streams, length, tiles = contents.pointers.shape
-    block, capacity = streams * length, blocks * streams * length
-    pointer = tiles * contents.pointers.dtype.itemsize
+    pointers = contents.pointers.shape[-1] * contents.pointers.dtype.itemsize
     raw = nbytes(agent.step_example.observation)
-
-    def held(each: float) -> int:  # observations, if the tiles of one take so many bytes
-        fit = nbytes(contents.pool) // max(1, math.ceil(each * block))
-        return min(capacity, fit * block)
-
-    low, high = (share * raw for share in _MEASURED)
-    few, many = held(high - pointer), held(low - pointer)
-    about = f"{few:,}" if few == many else f"{few:,} to {many:,}"
-    whole = " (all of its capacity)" if few == capacity else ""
+    sizes = [share * raw for share in _MEASURED]  # of one observation, tiles and pointers
+    tiles = [max(1, math.ceil((size - pointers) * block)) for size in sizes]  # of a block
+    fit = [min(capacity, nbytes(contents.pool) // each * block) for each in tiles]
+    about = " to ".join(f"{count:,}" for count in sorted(set(fit)))
+    low, high = (f"{size / 1e3:.2g}" for size in sizes)
     return (
-        f"replay may take {memory / 1e9:.1f} GB: at least {held(raw):,} observations, and "
-        f"about {about}{whole} at the measured {low / 1e3:.2g} to {high / 1e3:.2g} kB each"
+        f"replay may take {memory / 1e9:.1f} GB: about {about} observations at the "
+        f"measured {low} to {high} kB each"
     )
 
 

@@ -75,7 +75,7 @@ def test_a_hosted_run_goes_on(stopped, tmp_path):
         # Replay has room for ten blocks; seven are in it where the first record ends.
         fills = [progress.replay_fill for progress in watcher.shown]
         assert fills[:5] == [0.7, 0.8, 0.9, 1.0, 1.0]
-        assert any(said.startswith("replay may take 0.0 GB: at") for said in watcher.said)
+        assert any(said.startswith("replay may take 0.0 GB") for said in watcher.said)
         assert any(said.startswith("built 10 of 10 emulators") for said in watcher.said)
     # From the same checkpoint, twice the same.
     assert results(copies[0]) == results(copies[1])

@@ -107,19 +107,11 @@ def test_too_little_is_refused_with_what_to_do(device):
 @pytest.mark.parametrize(
     "given, text",
     [
-        # Pointers take 3,998,400 x 1,200 bytes. A block of 4,800 raw frames has 483.84 MB
-        # of tiles: 39 blocks fit. At 12 kB an observation it has 52.3 MB: 367 blocks, and
-        # at 7 kB 28.1 MB: 683.
-        (
-            24 * GB,
-            "24.0 GB: at least 187,200 observations, and about 1,761,600 to 3,278,400",
-        ),
-        # 130 blocks, or the whole capacity.
-        (
-            68 * GB,
-            "68.0 GB: at least 624,000 observations, and about 3,998,400 (all of its "
-            "capacity)",
-        ),
+        # Pointers take 3,998,400 x 1,200 bytes. A block of 4,800 frames of 12 kB has
+        # 52.3 MB of tiles: 367 blocks fit; at 7 kB it has 28.1 MB: 683.
+        (24 * GB, "24.0 GB: about 1,761,600 to 3,278,400 observations"),
+        # The whole capacity.
+        (68 * GB, "68.0 GB: about 3,998,400 observations"),
     ],
 )
 def test_how_many_observations_that_is(given, text):
