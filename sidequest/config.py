@@ -10,7 +10,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import (
     Annotated,
     Any,
@@ -297,16 +297,17 @@ SMALL_FRAMES = Config(
 PRESETS = {"paper": PAPER, "small": SMALL, "small-frames": SMALL_FRAMES}
 
 
-def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
+def flatten(config: Config) -> dict[str, Any]:
     """Returns `{"replay.prefix": 20, ...}`: every setting by its dotted name."""
-    flat: dict[str, Any] = {}
-    for entry in fields(config):
-        value = getattr(config, entry.name)
-        if is_dataclass(value):
-            flat |= flatten(value, f"{prefix}{entry.name}.")
-        else:
-            flat[prefix + entry.name] = value
-    return flat
+    return _flatten(asdict(config))
+
+
+def _flatten(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        f"{component}.{name}": value
+        for component, entries in settings.items()
+        for name, value in entries.items()
+    }
 
 
 def change(config: Config, **settings: Any) -> Config:
@@ -345,13 +346,7 @@ def rename(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 def recorded(settings: Mapping[str, Mapping[str, Any]], game: str) -> dict[str, Any]:
     """Returns `flatten` of the config in a run's `run.json`, whichever version wrote it."""
-    flat = rename(
-        {
-            f"{component}.{name}": value
-            for component, entries in settings.items()
-            for name, value in entries.items()
-        }
-    )
+    flat = rename(_flatten(settings))
     if flat:
         # Earlier versions had one setting for both, and before that none.
         for former in ("network.standardised", "learning.centred"):
