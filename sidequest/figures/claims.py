@@ -224,13 +224,15 @@ def _decide(passed: bool, sentence: str, numbers: _Numbers) -> Verdict:
     return Verdict("supported" if passed else "not supported", sentence, numbers)
 
 
-def _lacking(found: Iterable[Match | _Case], games: int, numbers: _Numbers) -> Verdict:
+def _lacking(
+    found: Iterable[Match | _Case], games: int, numbers: _Numbers, of: str = "each variant"
+) -> Verdict:
     """Returns the verdict where fewer games than needed have what is to be compared."""
     where = listed_games(_games_of(found))
     have = f"Only {where} has" if where else "No game has"
     needed = f"; the claim needs {games} games" if games > 1 else ""
     sentence = (
-        f"{have} what this needs: {FEWEST_SEEDS} finished seeds of each variant, and "
+        f"{have} what this needs: {FEWEST_SEEDS} finished seeds of {of}, and "
         f"agents that learned{needed}."
     )
     return Verdict("cannot tell", sentence, numbers)
@@ -292,9 +294,9 @@ def _beats(records: Records, name: str, rivals: Mapping[str, pairs.Partner]) -> 
     ]
     if len(rivals) == 1:
         numbers += [one.means for own in found.values() for one in own]
-    for own in found.values():
+    for rival, own in found.items():
         if len(_games_of(own)) < 2:
-            return _lacking(own, 2, numbers)
+            return _lacking(own, 2, numbers, f"{name} and {rival}")
     better = [rival for rival, chance in chances.items() if chance.low > 0.5]
     worse = [rival for rival, chance in chances.items() if chance.high < 0.5]
     like = [rival for rival in rivals if rival not in better + worse]

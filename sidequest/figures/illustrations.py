@@ -215,7 +215,8 @@ def _draw_characteristics(
     names = {"step-level": 1, "intra-episodic": float(np.sqrt(episode))}
     names |= {"episode-level": episode, "experiment": 6 * episode}
     for name, x in names.items():
-        axes.text(x, 1.09, name, size=style.SMALL, color=style.GREY, ha="center")
+        side = "right" if x == episode else "center"  # or it would meet its neighbour
+        axes.text(x, 1.09, name, size=style.SMALL, color=style.GREY, ha=side)
     for x in (1, episode):
         axes.axvline(x, color=style.GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
     places = [(one, style.INK, med, p) for one, (p, med) in points.items() if p > 0]
