@@ -50,6 +50,21 @@ settings.load_profile("sidequest")
 # Tracing makes objects by the million, of which few are garbage in cycles.
 gc.set_threshold(50_000, 20, 20)
 
+# Files whose tests share a made-up study, or a compiled run, stay in one process; the
+# others are handed out one by one.
+GROUPS = {
+    "figures": "tests/figures/",
+    "runs": ("tests/reliability/", "tests/study/test_end_to_end", "tests/test_records_doc"),
+}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        group = next((name for name, at in GROUPS.items() if file.startswith(at)), file)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 _programs = 0
 
 

@@ -39,9 +39,12 @@ def play(bandit: Bandit, items, state=None):
 
 def one(arm, fitness) -> Ended:
     """An episode."""
-    return Ended(jnp.int32(arm)[..., None], jnp.float32(fitness)[None], jnp.int32(1))
+    if isinstance(arm, jax.Array):
+        return Ended(arm[..., None], fitness[None], jnp.int32(1))
+    return Ended(np.int32(arm)[..., None], np.float32([fitness]), np.int32(1))
 
 
+@jax.jit
 def sample(key, probabilities):
     """An arm drawn with these probabilities."""
     return draw(jax.random.uniform(key)[None], probabilities[None])[0]
@@ -310,8 +313,9 @@ def test_many_episodes_at_once_are_many_one_by_one(make, sizes):
     for size in sizes:
         some = slice(first, first + size)
         # What comes after the count is padding, and must not matter.
-        padded = np.append(arms[some], [2, 1]), np.append(returns[some], [np.nan, 1e9])
-        ended = Ended(jnp.int32(padded[0]), jnp.float32(padded[1]), jnp.int32(size))
+        padding = np.resize([2, 1], 42 - size), np.resize([np.nan, 1e9], 42 - size)
+        padded = np.append(arms[some], padding[0]), np.append(returns[some], padding[1])
+        ended = Ended(np.int32(padded[0]), np.float32(padded[1]), np.int32(size))
         state = compiled(bandit).update(state, ended)
         first += size
     for ours, theirs in zip(state, expected, strict=True):
@@ -349,7 +353,7 @@ def test_padded_arms_are_never_played(make):
         assert probabilities[3:].tolist() == [0.0, 0.0]
         assert probabilities.sum() == pytest.approx(1.0)
         state = play(bandit, [(episode % 3, -float(episode))], state)
-    drawn = jax.vmap(sample, in_axes=(0, None))(keys, bandit.probabilities(state))
+    drawn = jax.vmap(sample, in_axes=(0, None))(keys, compiled(bandit).probabilities(state))
     assert set(np.asarray(drawn).tolist()) == {0, 1, 2}
 
 
@@ -381,14 +385,14 @@ def test_bandits_of_two_dimensions_learn_from_the_same_return():
     bandit = proportional(4, 8)
     both = compiled(bandit)
     state = both.init(jnp.array([4, 3]))
-    first, second = bandit.init(4), bandit.init(3)
+    first, second = both.init(4), both.init(3)
     for arms, fitness in [((0, 2), 1.0), ((3, 2), 5.0), ((1, 0), -2.0), ((3, 1), 4.0)]:
         state = both.update(state, one(arms, fitness))
         first = play(bandit, [(arms[0], fitness)], first)
         second = play(bandit, [(arms[1], fitness)], second)
-    found = both.probabilities(state)
-    np.testing.assert_allclose(found[0], bandit.probabilities(first), rtol=1e-6)
-    np.testing.assert_allclose(found[1], bandit.probabilities(second), rtol=1e-6)
+    found = np.asarray(both.probabilities(state))
+    np.testing.assert_allclose(found[0], both.probabilities(first), rtol=1e-6)
+    np.testing.assert_allclose(found[1], both.probabilities(second), rtol=1e-6)
 
 
 @settings(max_examples=20)
