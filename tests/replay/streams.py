@@ -59,9 +59,10 @@ def fill(replay: Replay, blocks: int, priority=None) -> ReplayState:
     """Replay after `blocks` blocks; `priority(n)` gives [B], else all 1."""
     if priority is None:
         return filler(replay)(jnp.int32(blocks))
-    state = replay.init()
+    state = jax.jit(replay.init)()
     for number in range(blocks):
-        state = adder(replay)(state, jnp.int32(number), priority(number))
+        row = np.asarray(priority(number), np.float32)
+        state = adder(replay)(state, np.int32(number), row)
     return state
 
 
@@ -93,10 +94,10 @@ def assert_item(replay: Replay, prefix: int, sample) -> None:
 
 def items(state) -> int:
     """How many items can be sampled."""
-    return int(jnp.count_nonzero(state.priorities))
+    return int(np.count_nonzero(state.priorities))
 
 
 def observations(replay, state) -> int:
     """How many steps are held, of all streams together."""
     ring = replay.ring
-    return int(state.added - state.oldest) * ring.block_length * ring.streams
+    return (int(state.added) - int(state.oldest)) * ring.block_length * ring.streams

@@ -93,17 +93,17 @@ def test_trace_of_the_module_docstring():
 
 def test_items_keep_the_priority_they_came_with():
     replay = replay_of(5)
-    state = fill(replay, 8, lambda n: jnp.arange(3.0) + 10.0 * n)
+    state = fill(replay, 8, lambda n: np.arange(3.0) + 10.0 * n)
     # Block n completes the item that starts one block earlier.
     for k in (4, 5, 6):
         expected = np.arange(3.0) + 10.0 * (k + 1)
-        np.testing.assert_array_equal(state.priorities[k % 5], expected)
+        np.testing.assert_array_equal(np.asarray(state.priorities)[k % 5], expected)
     assert int(items(state)) == 9
 
 
 def test_frequencies_follow_the_priorities_to_the_power():
     replay = replay_of(6, streams=4)
-    state = fill(replay, 6, lambda n: 2.0 ** (n + jnp.arange(4.0)))
+    state = fill(replay, 6, lambda n: 2.0 ** (n + np.arange(4.0)))
     rows = np.asarray(state.priorities, np.float64)
     p = np.where(rows > 0, rows**0.9, 0).ravel()
     p /= p.sum()
@@ -141,13 +141,13 @@ def test_draw_lands_on_positive_mass(mass, u):
 
 @pytest.mark.parametrize("u", [0.0, 1 - 2**-24])
 def test_draw_at_both_ends(u):
-    mass = jnp.array([0.0, 0.0, 1.0, 0.0, 2.0, 0.0])
-    assert int(_draw(jnp.float32(u), mass)) == (2 if u == 0 else 4)
+    mass = np.array([0.0, 0.0, 1.0, 0.0, 2.0, 0.0], np.float32)
+    assert int(jax.jit(_draw)(np.float32(u), mass)) == (2 if u == 0 else 4)
 
 
 def test_weights_agree_with_numpy():
     replay = replay_of(6, streams=4)
-    state = fill(replay, 6, lambda n: 1.7 ** (n + jnp.arange(4.0)))
+    state = fill(replay, 6, lambda n: 1.7 ** (n + np.arange(4.0)))
     sample = sampler(replay, 64)(jax.random.key(3), state)
     rows = np.asarray(state.priorities, np.float64)
     p = np.where(rows > 0, rows**0.9, 0)
