@@ -55,11 +55,10 @@ def plain(x, layer):
 )
 def test_every_way_to_convolve_is_the_plain_one(monkeypatch, size, kernel, stride):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")  # where there are most ways
-    key, bias_key, image_key = jax.random.split(jax.random.key(0), 3)
-    shape = ConvolutionShape(6, kernel, stride)
-    layer = Convolution(key, size[-1], shape)
-    layer = eqx.tree_at(lambda x: x.bias, layer, jax.random.normal(bias_key, (6,)))
-    x = jax.random.normal(image_key, size)
+    shape, rng = ConvolutionShape(6, kernel, stride), np.random.default_rng(0)
+    layer = eqx.filter_jit(Convolution)(jax.random.key(0), size[-1], shape)
+    bias, x = (jnp.asarray(rng.normal(size=s), jnp.float32) for s in (6, size))
+    layer = eqx.tree_at(lambda x: x.bias, layer, bias)
 
     @jax.jit
     def both(layer):

@@ -1,5 +1,7 @@
 """Targets against numbers by hand, a walk in NumPy, and RLax."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,17 +23,20 @@ from sidequest.agent.losses import (
 from sidequest.agent.modes import make_heads
 from tests.agent.batches import make_network, random_core, random_steps
 
+n_step_targets = jax.jit(n_step_targets, static_argnames="n")
+td_errors = jax.jit(td_errors)
+
 GAMMA = 0.9
 SEEDS = range(20)
 
 
 def ends_of(steps, terminated=(), truncated=(), cut=(), timeout_is_terminal=False):
     first = (*terminated, *truncated, *cut)
-    where = (jnp.array(where, int) for where in (terminated, truncated, first))
-    flags = (jnp.isin(jnp.arange(steps), each) for each in where)
+    flags = (np.isin(np.arange(steps), each) for each in (terminated, truncated, first))
     return ends_by(*flags, timeout_is_terminal)
 
 
+@functools.partial(jax.jit, static_argnames=("timeout_is_terminal", "episodic"))
 def ends_by(terminated, truncated, is_first, timeout_is_terminal, episodic=True):
     """Ends of T transitions, from what arrived with their T next states."""
     flags = (jnp.append(False, flag) for flag in (terminated, truncated, is_first))
@@ -77,8 +82,7 @@ def random_stream(seed, steps=23):
 def targets(stream, n, timeout_is_terminal=False):
     terminated, truncated = stream["terminated"], stream["truncated"]
     ends = ends_by(terminated, truncated, terminated | truncated, timeout_is_terminal)
-    r, v, trace = (jnp.asarray(stream[name]) for name in ("r", "v", "trace"))
-    return n_step_targets(r, ends, v, trace, n), ends
+    return n_step_targets(stream["r"], ends, stream["v"], stream["trace"], n), ends
 
 
 def walk(stream, n, timeout_is_terminal):
@@ -129,25 +133,27 @@ def test_targets_are_those_of_rlax(n):
         np.testing.assert_allclose(target, expected, rtol=1e-5, atol=1e-5)
 
 
+rlax_errors = jax.jit(rlax.transformed_n_step_q_learning, static_argnums=6)
+
+
 def test_errors_are_those_of_rlax_from_q_values():
     steps, num_actions = 23, 4
     for seed in SEEDS:
         stream = random_stream(seed)
-        keys = jax.random.split(jax.random.key(seed), 3)
-        q_online = jax.random.normal(keys[0], (steps + 1, num_actions))
-        q_target = jax.random.normal(keys[1], (steps + 1, num_actions))
-        actions = jax.random.randint(keys[2], (steps + 1,), 0, num_actions)
-        stream["v"] = double_q_values(q_online, q_target)[1:]
+        rng = np.random.default_rng(seed)
+        q_online, q_target = rng.normal(size=(2, steps + 1, num_actions)).astype("f")
+        actions = rng.integers(0, num_actions, steps + 1, np.int32)
+        stream["v"] = np.asarray(jax.jit(double_q_values)(q_online, q_target))[1:]
         stream["trace"] = np.ones(steps, bool)
         stream["truncated"] = np.zeros(steps, bool)
         target, ends = targets(stream, 5)
-        q_taken = q_online[jnp.arange(steps), actions[:-1]]
-        expected = rlax.transformed_n_step_q_learning(
+        q_taken = q_online[np.arange(steps), actions[:-1]]
+        expected = rlax_errors(
             q_online[:-1],
             actions[:-1],
             q_target[1:],
-            jnp.argmax(q_online[1:], axis=-1),
-            jnp.asarray(stream["r"]),
+            np.argmax(q_online[1:], axis=-1).astype(np.int32),
+            stream["r"],
             ends.discount_t,
             5,
         )
@@ -183,14 +189,8 @@ def test_a_truncation_by_hand():
 def test_a_return_that_is_not_episodic_passes_into_the_next_episode(timeout_is_terminal):
     # Transition 0 terminates, 1 is truncated by time, 2 by an interruption, n 2, gamma 0.9:
     #   1 + 0.9 (2 + 0.9 * 20);  2 + 0.9 * 20, at s_2 at the latest;  nothing;  8 + 0.9 * 40
-    nothing = jnp.zeros(4, bool)
-    ends = ends_by(
-        nothing.at[0].set(True),
-        nothing.at[1].set(True),
-        nothing.at[:3].set(True),
-        timeout_is_terminal,
-        episodic=False,
-    )
+    time = np.arange(4)
+    ends = ends_by(time == 0, time == 1, time < 3, timeout_is_terminal, episodic=False)
     r, v = jnp.array([1.0, 2, 4, 8]), jnp.array([10.0, 20, 30, 40])
     target = n_step_targets(r, ends, v, jnp.ones(4, bool), 2)
     errors = td_errors(jnp.zeros(4), target, ends)
@@ -255,7 +255,7 @@ def test_priority_is_mostly_the_largest_error():
 
 def test_a_batch_of_streams_is_each_alone():
     streams = [random_stream(seed) for seed in range(3)]
-    stacked = jax.tree.map(lambda *x: jnp.stack(x), *streams)
+    stacked = jax.tree.map(lambda *x: np.stack(x), *streams)
     batch, _ = jax.vmap(lambda stream: targets(stream, 5))(stacked)
     alone = [targets(stream, 5)[0] for stream in streams]
     np.testing.assert_allclose(batch, np.stack(alone), rtol=1e-6)

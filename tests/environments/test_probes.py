@@ -49,16 +49,16 @@ def test_answers_by_hand(name, down, up):
 @pytest.mark.parametrize("name", PROBES)
 def test_the_environment_shows_and_pays_what_the_answer_says(name):
     environment = registry.make(name)
-    step = jax.jit(environment.step)
+    reset, step = jax.jit(environment.reset), jax.jit(environment.step)
     cues = set()
     for seed in range(8):
-        state, timestep = environment.reset(jax.random.key(seed))
-        episode = answer(name, DISCOUNT)[int(state.cue > 0)]
+        state, timestep = reset(jax.random.key(seed))
+        episode = answer(name, DISCOUNT)[int(float(state.cue) > 0)]
         cues.add(float(state.cue))
         for time, action in enumerate(episode.actions):
             np.testing.assert_array_equal(timestep.observation, episode.observations[time])
             assert timestep.reward == episode.rewards[time]
-            state, timestep = step(jax.random.key(time), state, jnp.asarray(action))
+            state, timestep = step(jax.random.key(time), state, action)
         assert timestep.is_first
     assert cues == {-1.0, 1.0}
 
@@ -70,9 +70,9 @@ def test_no_sequence_of_actions_earns_more_than_the_answer(name):
     length = environment.spec.max_steps
     if length > 6:
         pytest.skip("2,048 sequences; the shorter memory probes have the same rules")
-    state, _ = environment.reset(jax.random.key(0))
-    right = answer(name, DISCOUNT)[int(state.cue > 0)].q_values[0]
-    sequences = jnp.asarray(list(itertools.product([0, 1], repeat=length)))
+    state, _ = jax.jit(environment.reset)(jax.random.key(0))
+    right = answer(name, DISCOUNT)[int(float(state.cue) > 0)].q_values[0]
+    sequences = np.array(list(itertools.product([0, 1], repeat=length)), np.int32)
 
     def play(actions):
         keys = jax.random.split(jax.random.key(0), length)
@@ -84,7 +84,7 @@ def test_no_sequence_of_actions_earns_more_than_the_answer(name):
         )
         return (DISCOUNT ** jnp.arange(length) * timesteps.reward).sum()
 
-    returns = jax.vmap(play)(sequences)
+    returns = np.asarray(jax.jit(jax.vmap(play))(sequences))
     for action in (0, 1):
         best = returns[sequences[:, 0] == action].max()
         np.testing.assert_allclose(best, right[action], rtol=1e-6)
