@@ -67,7 +67,7 @@ class Watcher:
     def interrupt(self):
         """Sends a signal to this process, and waits until its listener has heard it."""
         os.kill(os.getpid(), signal.SIGTERM)
-        assert self._heard.wait(30)
+        assert self._heard.wait(600)
 
 
 def specs(folder: Path, *seeds: int, variant: str = VARIANT) -> list[RunSpec]:

@@ -3,7 +3,6 @@
 import threading
 import time
 
-import numpy as np
 import pytest
 
 from sidequest.environments.base import HostedGame
@@ -92,40 +91,52 @@ def test_four_threads_a_core(monkeypatch, cores, groups, threads):
 
 
 @pytest.fixture
-def hasty(monkeypatch):
-    """Watchdogs that give up after a moment; what they leave the process with."""
+def left(monkeypatch):
+    """Exit codes with which watchdogs would have left this process."""
     left: list[int] = []
     monkeypatch.setattr(emulators.os, "_exit", lambda code: left.append(int(code)))
     monkeypatch.setattr(emulators, "_CHECKS", 3)
-    monkeypatch.setattr(emulators, "_CHECK_SECONDS", 0.1)
     return left
 
 
-class Slow(Drawn):
-    def recv(self):
-        time.sleep(self.seconds)
-        return super().recv()
-
-
-def test_an_emulator_that_hangs_ends_the_process(hasty, capfd):
+def test_an_emulator_that_hangs_ends_the_process(left, capfd, monkeypatch):
     """The thread that waits cannot be reached: the process leaves, with what is saved."""
-    guarded = Guarded(Slow([0, 1]), "drawn")
-    Slow.seconds = 1.0
+    monkeypatch.setattr(emulators, "_CHECK_SECONDS", 0.1)
+
+    class Hanging(Drawn):
+        def recv(self):
+            while not left:
+                time.sleep(0.01)
+            return super().recv()
+
+    guarded = Guarded(Hanging([0, 1]), "drawn")
     guarded.recv()
     guarded.close()
-    assert hasty == [71]
+    assert left == [71]
     assert "an emulator of drawn has not answered for 0 seconds" in capfd.readouterr().err
 
 
-def test_many_calls_and_none_at_all_are_not_a_hang(hasty, monkeypatch):
-    # A call may take 1.5 s, so that a busy machine does not count as a hang.
-    monkeypatch.setattr(emulators, "_CHECK_SECONDS", 0.5)
-    guarded = Guarded(Slow([0, 1]), "drawn")
-    Slow.seconds = 0.02
-    end = time.monotonic() + 2.0
-    while time.monotonic() < end:  # always waiting, but never for the same call
-        guarded.recv()
-        guarded.send(np.zeros(2, np.int32))
-    time.sleep(2.0)
+@pytest.mark.parametrize(
+    ("calls", "hangs"),
+    [
+        ([1, 3, 5, 7, 9], False),  # always waiting, but never for the same call
+        ([2, 2, 2, 2, 2], False),  # nobody waits
+        ([1, 1, 1, 3, 3, 3], False),  # seen twice again, which is one check too few
+        ([1, 1, 1, 1, 2], True),
+    ],
+)
+def test_what_the_watchdog_takes_for_a_hang(left, monkeypatch, calls, hangs):
+    """By what it sees at each check: calls begun and ended, odd while one is under way."""
+    monkeypatch.setattr(emulators, "_CHECK_SECONDS", 600.0)  # its own thread sleeps
+    guarded, checks = Guarded(Drawn([0, 1]), "drawn"), iter(calls)
+
+    class Closed:
+        def wait(self, seconds):
+            guarded._calls = next(checks, None)
+            return guarded._calls is None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(guarded, "_closed", Closed())
+        guarded._watch()
     guarded.close()
-    assert not hasty
+    assert left == ([71] if hangs else [])
