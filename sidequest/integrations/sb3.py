@@ -78,8 +78,10 @@ def with_switch(algorithm: type[Any], variant: str | Variant, **options: Any) ->
             actions = q_values.argmax(axis=1)
             value = q_values.take(self._rows + actions)  # the maximum, found already
             self.explored = self.switch.step(value=value, **self._arrived)
-            for index in self.explored.nonzero()[0]:  # as action_space.sample(), but faster
-                actions[index] = int(self._number * self.action_space.np_random.random())
+            for index, explores in enumerate(self.explored.tolist()):
+                if explores:  # as action_space.sample(), but faster
+                    draw = self.action_space.np_random.random()
+                    actions[index] = int(self._number * draw)
             return actions, actions
 
         def _store_transition(

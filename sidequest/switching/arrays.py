@@ -63,8 +63,8 @@ def choose(where: Any, new: Any, old: Any) -> Any:
         return tree_map(
             lambda new, old: old if new is old else xp.where(where, new, old), new, old
         )
-    if may_hold(others := ~where):
-        _copy_back(others, new, old)
+    if not surely_all(where):
+        _copy_back(~where, new, old)
     return new
 
 
@@ -72,7 +72,7 @@ def _copy_back(where: Any, new: Any, old: Any) -> None:
     for one, other in zip(new, old, strict=True):
         if one is other:  # a table that was updated in place, or what nobody changes
             continue
-        if isinstance(one, tuple):
+        if type(one) is not np.ndarray:
             _copy_back(where, one, other)
         elif one.ndim == 1:
             np.putmask(one, where, other)
@@ -86,12 +86,9 @@ def may_hold(where: Any) -> bool:
     return not isinstance(where, _ARRAYS) or 1 in where.tobytes()
 
 
-def surely_within(bound: Any, array: Any) -> bool:
-    """Returns whether all numbers are known to be within the bound, whatever their sign.
-
-    NaN is not; JAX cannot tell yet.
-    """
-    return namespace(array) is np and 0 not in (abs(array) < bound).tobytes()
+def surely_all(where: Any) -> bool:
+    """Returns whether everything is marked; JAX, which cannot tell yet, says False."""
+    return isinstance(where, _ARRAYS) and 0 not in where.tobytes()
 
 
 def overwrite(array: Any, where: Any, new: Any) -> Any:

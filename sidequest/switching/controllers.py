@@ -41,7 +41,7 @@ from sidequest.switching.arrays import (
     may_hold,
     namespace,
     overwrite,
-    surely_within,
+    surely_all,
 )
 from sidequest.switching.triggers import SIGNALS, Signal
 from sidequest.types import AnyArray, Mode, Signals
@@ -132,7 +132,7 @@ def make_controller(
             x, ready, memories = _read(sources, signals, state)
             informed = ready & (exploit[1] | explore[1])
             # A signal that is not finite is ignored: it would spoil the averages for good.
-            if not surely_within(homeostasis.HUGE, x):
+            if not surely_all(abs(x) < homeostasis.HUGE):
                 informed, x = informed & xp.isfinite(x), homeostasis.bounded(x)
             homeostat = state.homeostat
             if starts:

@@ -45,9 +45,9 @@ from sidequest.switching.arrays import (
     ONE_STEP,
     ZERO,
     locate,
-    may_hold,
     namespace,
     put,
+    surely_all,
     take,
     tree_map,
 )
@@ -165,9 +165,9 @@ def observe(
     mean = state.mean + (signal - state.mean) / tau
     error = signal - mean
     variance = state.variance + (error * error - state.variance) / tau
-    flat, divisor = variance <= _FLAT * (mean * mean), variance
-    if may_hold(flat):
-        error, divisor = error * ~flat, variance + flat
+    varies, divisor = _FLAT * (mean * mean) < variance, variance
+    if not surely_all(varies):
+        error, divisor = error * varies, variance + ~varies
     z = error / xp.sqrt(divisor)
     decide = _RULES.get(rule) or find_rule(rule)
     change, probability, gain = decide(xp, z - scale.log, rate, scale_tau, scale.gain)

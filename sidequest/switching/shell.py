@@ -25,7 +25,7 @@ from sidequest.switching.arrays import (
     ONE_STEP,
     ZERO,
     may_hold,
-    surely_within,
+    surely_all,
     tree_map,
 )
 from sidequest.switching.bandits import Bandit, WindowState, proportional
@@ -45,8 +45,9 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float
     from numpy.typing import ArrayLike
 
-_VERSION = 3  # of `Switch.state_dict`
+_VERSION = 4  # of `Switch.state_dict`
 _SPAWN = 0x51DE
+_BLOCK = 16  # steps whose random numbers are drawn at once
 _KEPT = 1_000  # steps that `Switch.plot` can show
 _BOOL, _FLOAT = np.dtype(bool), np.dtype(np.float32)
 _GIVEN = ("value", "action_mismatch", "value_variance", "novelty")
@@ -106,11 +107,11 @@ class Switch:
         # Apart from the agent's own generator, which may well have the same seed.
         seeds = np.random.SeedSequence(self.seed, spawn_key=(_SPAWN,))
         self._rng = np.random.default_rng(seeds)
+        self._draw_block()
         self._steps = 0
         self._begins = True  # whether any of `state.begins` holds
         self._discount: tuple[Any, Any] = (None, None)  # the last one, and its array
         self._shape = (self.streams,)
-        self._uniforms = np.zeros((UNIFORMS, self.streams), np.float32)
         # NumPy does not warn in it. Entering `np.errstate` would take a tenth of a step.
         self._quiet = contextvars.copy_context()
         self._quiet.run(np.seterr, all="ignore")
@@ -173,16 +174,20 @@ class Switch:
             self._discount[1],
             *map(self._row, _GIVEN, given),
         )
-        # Without an episode's start no arm is drawn.
-        starts = self._begins or may_hold(first)
-        uniforms = self._uniforms if starts else self._uniforms[:1]
-        self._rng.random(None, np.float32, uniforms)
+        uniforms = self._uniforms[self._steps % _BLOCK]
         modes, state = self._functions.step(self._state, uniforms, signals, last)
-        place = self._steps % _KEPT
+        place, starts = self._steps % _KEPT, self._begins or may_hold(first)
         self._explored[place] = modes
         self._started[place] = starts and state.periods.steps == ONE_STEP
         self._state, self._steps, self._begins = state, self._steps + 1, last is not None
+        if self._steps % _BLOCK == 0:
+            self._draw_block()
         return modes.copy()
+
+    def _draw_block(self) -> None:
+        """Draws the random numbers of the next steps, and keeps what draws them again."""
+        self._random = self._rng.bit_generator.state
+        self._uniforms = self._rng.random((_BLOCK, UNIFORMS, self.streams), np.float32)
 
     def _discounts(self, data: ArrayLike) -> Float[np.ndarray, "*B"]:
         row = self._row("discount", data)
@@ -195,7 +200,7 @@ class Switch:
         if data is None:
             return ZERO
         row = self._array(name, data, _FLOAT)
-        if not surely_within(INFINITY, row):
+        if not surely_all(abs(row) < INFINITY):
             raise ValueError(f"{name} holds a number that is not finite: {data}")
         return row
 
@@ -249,9 +254,10 @@ class Switch:
 
     @property
     def nbytes(self) -> int:
-        """The memory of the state and of the kept steps, in bytes."""
+        """The memory of the state, the kept steps and the random numbers, in bytes."""
         arrays = [np.asarray(leaf) for _, leaf in _leaves(self._state)]
-        return sum(array.nbytes for array in (*arrays, self._explored, self._started))
+        kept = (self._explored, self._started, self._uniforms)
+        return sum(array.nbytes for array in (*arrays, *kept))
 
     def __repr__(self) -> str:
         counted = f"{self._steps:,} steps, {self.nbytes / self.streams / 1e3:.1f} kB each"
@@ -262,7 +268,7 @@ class Switch:
     def state_dict(self) -> dict[str, Any]:
         """Returns everything needed to resume later: names, texts and NumPy arrays."""
         arrays = {name: np.array(leaf) for name, leaf in _leaves(self._state)}
-        random = json.dumps(self._rng.bit_generator.state)
+        random = json.dumps(self._random)
         return {**self._identity(), "steps": self._steps, "random": random, **arrays}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
@@ -287,6 +293,7 @@ class Switch:
                 f"saved state: random or steps cannot be used: {error}"
             ) from None
         self._state, self._rng, self._steps = state, rng, steps
+        self._draw_block()
         self._begins = bool(state.begins.any())
         self._explored[:] = self._started[:] = False
 

@@ -237,7 +237,7 @@ def test_a_state_of_another_rule_signal_or_version_is_refused():
     ]:
         with pytest.raises(ValueError, match=message):
             other.load_state_dict(saved)
-    with pytest.raises(ValueError, match="of the version 1, this is of 3"):
+    with pytest.raises(ValueError, match="of the version 1, this is of 4"):
         Switch(INFORMED).load_state_dict(saved | {"version": 1})
 
 
