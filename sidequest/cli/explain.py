@@ -303,13 +303,8 @@ def _as_text(title: str, entries: list[Setting]) -> str:
 
 def _as_markdown(title: str, entries: list[Setting]) -> str:
     """Returns a table."""
-    lines = [
-        f"## {title.rstrip('.')}",
-        "",
-        "| setting | paper | small | allowed | meaning | ",
-    ]
-    lines[-1] += "source |"
-    lines.append("|---" * 6 + "|")
+    lines = [f"## {title.rstrip('.')}", ""]
+    lines += ["| setting | paper | small | allowed | meaning | source |", "|---" * 6 + "|"]
     for one in entries:
         cells = (f"`{one.name}`", _show(one.default), _show(one.small), one.allowed)
         lines.append(f"| {' | '.join((*cells, one.meaning, one.source))} |")
