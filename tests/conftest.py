@@ -87,16 +87,6 @@ def forget_programs():
         _programs = 0
 
 
-@pytest.fixture(scope="module")
-def optimised():
-    """For programs that run for long, or whose last digit counts."""
-    jax.clear_caches()  # they do not know how a program was compiled
-    jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    jax.clear_caches()
-    jax.config.update("jax_disable_most_optimizations", True)
-
-
 def _peak_memory() -> float:
     """Returns the most memory that this process has held, in GB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -21,6 +21,7 @@ from sidequest.agent.losses import (
     unroll,
 )
 from sidequest.agent.modes import make_heads
+from tests import OPTIMISED
 from tests.agent.batches import make_network, random_core, random_steps
 
 n_step_targets = jax.jit(n_step_targets, static_argnames="n")
@@ -261,18 +262,17 @@ def test_a_batch_of_streams_is_each_alone():
     np.testing.assert_allclose(batch, np.stack(alone), rtol=1e-6)
 
 
-@pytest.mark.usefixtures("optimised")
 def test_a_greedy_action_cuts_no_trace_in_a_compiled_program():
     """A compiler may compute Q-values twice, once for the action and once for the best."""
     network, core = make_network(3, jax.random.key(0)), random_core(0, 16)
     steps, always = random_steps(0, 16, 40), jnp.ones(3, bool)
     same = network.identity_normalisation()
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=OPTIMISED)
     def q_of(network, steps, core):
         return unroll(network, network, same, steps, core, 0)[0]
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=OPTIMISED)
     def traces_of(network, steps, core):
         q = unroll(network, network, same, steps, core, 0)[0]
         return jax.vmap(lambda q, a: greedy_traces(q, a, always))(q, steps.action)

@@ -72,7 +72,7 @@ def learn(names, variant, config, iterations) -> dict:
     loop = make_loop(one_of(environments, 0), variant, config=config)
     arrays = loop.arrays(BEHAVIOUR, 0)
 
-    # It runs for so long that some optimisation pays.
+    # It runs for so long that some optimisation pays, but not all of it.
     @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
     @jax.vmap
     def life(index):

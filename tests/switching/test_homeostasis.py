@@ -1,6 +1,7 @@
 """Homeostasis: whatever the signal, switches come at the target rate."""
 
 import inspect
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +9,7 @@ import numpy as np
 import pytest
 
 from sidequest.switching import homeostasis
-
-pytestmark = pytest.mark.usefixtures("optimised")
+from tests import OPTIMISED
 
 STEPS = 1_000_000
 RATES = (0.1, 0.01, 0.001)
@@ -41,7 +41,7 @@ def transcribed(signals: np.ndarray, rates, rule: str = "printed") -> np.ndarray
     return np.array(probabilities)
 
 
-@jax.jit
+@partial(jax.jit, compiler_options=OPTIMISED)
 def _watch(signals, rate):
     def step(states, row):
         states = {
@@ -141,7 +141,7 @@ def test_where_nothing_saturates_or_drifts_it_stays_near_the_printed_rule():
 SEEDS = 2
 
 
-@jax.jit
+@partial(jax.jit, compiler_options=OPTIMISED)
 def _switches(luck, signals, rates):
     """What n homeostats do with these uniform numbers: three times [T, n] -> [T, n]."""
 
