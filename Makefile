@@ -23,7 +23,7 @@ study: $(READY)
 test: $(READY)
 	@echo "==> Tests (the slow ones are left out: make slow), and lint beside them"
 	@$(MAKE) --no-print-directory lint & lint=$$!; \
-	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadgroup; tests=$$?; \
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile; tests=$$?; \
 	wait $$lint || { echo "==> Style or types are wrong: make lint says where"; exit 1; }; \
 	exit $$tests
 

@@ -50,19 +50,23 @@ settings.load_profile("sidequest")
 # Tracing makes objects by the million, of which few are garbage in cycles.
 gc.set_threshold(50_000, 20, 20)
 
-# Files whose tests share a made-up study, or a compiled run, stay in one process; the
-# others are handed out one by one.
+# Files that share a made-up study, or a compiled run, stay in one process.
 GROUPS = {
     "figures": "tests/figures/",
     "runs": ("tests/reliability/", "tests/study/test_end_to_end", "tests/test_records_doc"),
 }
 
 
-def pytest_collection_modifyitems(items):
-    for item in items:
-        file = item.nodeid.partition("::")[0]
-        group = next((name for name, at in GROUPS.items() if file.startswith(at)), file)
-        item.add_marker(pytest.mark.xdist_group(group))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            found = (name for name, files in GROUPS.items() if nodeid.startswith(files))
+            return next(found, super()._split_scope(nodeid))
+
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 _programs = 0
