@@ -112,7 +112,7 @@ class Switch:
         self._begins = True  # whether any of `state.begins` holds
         self._discount: tuple[Any, Any] = (None, None)  # the last one, and its array
         self._shape = (self.streams,)
-        # NumPy does not warn in it. Entering `np.errstate` would take a tenth of a step.
+        # NumPy does not warn in it; entering `np.errstate` takes longer.
         self._quiet = contextvars.copy_context()
         self._quiet.run(np.seterr, all="ignore")
         # Of the last steps, for `plot`.
@@ -148,16 +148,6 @@ class Switch:
           novelty: for a signal of your own.
         """
         given = (value, action_mismatch, value_variance, novelty)
-        return self._quiet.run(self._step, reward, discount, is_first, is_last, given)
-
-    def _step(
-        self,
-        reward: ArrayLike,
-        discount: ArrayLike,
-        is_first: ArrayLike,
-        is_last: ArrayLike,
-        given: tuple[ArrayLike | None, ...],
-    ) -> Bool[np.ndarray, "B"]:
         for place in self._needed:
             if given[place] is None:
                 name = _GIVEN[place]
@@ -175,7 +165,8 @@ class Switch:
             *map(self._row, _GIVEN, given),
         )
         uniforms = self._uniforms[self._steps % _BLOCK]
-        modes, state = self._functions.step(self._state, uniforms, signals, last)
+        advance = self._functions.step
+        modes, state = self._quiet.run(advance, self._state, uniforms, signals, last)
         place, starts = self._steps % _KEPT, self._begins or may_hold(first)
         self._explored[place] = modes
         self._started[place] = starts and state.periods.steps == ONE_STEP
@@ -216,7 +207,7 @@ class Switch:
                 f"{name} has the shape {array.shape}; expected one number, "
                 f"or one for each of the {self.streams} streams"
             )
-        return np.full(self._shape, array, dtype)
+        return self._quiet.run(np.full, self._shape, array, dtype)
 
     @property
     def modes(self) -> Bool[np.ndarray, "B"]:
