@@ -16,19 +16,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Num
 
-from sidequest.types import Key
+from sidequest.types import EnvironmentSpec, Key
 
 _initialise = jax.nn.initializers.lecun_normal()
-
-
-class ObservationSpec(NamedTuple):
-    """Holds what a network needs to know about observations."""
-
-    shape: tuple[int, ...]
-    maximum: float = 1.0
-    """Observations are divided by it."""
-    categories: tuple[int, ...] | None = None
-    """If given, the last axis holds category indices below these counts."""
 
 
 class ConvolutionShape(NamedTuple):
@@ -40,19 +30,19 @@ class ConvolutionShape(NamedTuple):
     stride: int = 1
 
 
-def is_image(spec: ObservationSpec) -> bool:
+def is_image(spec: EnvironmentSpec) -> bool:
     """Returns whether observations are images, with channels in the last of three axes."""
-    return len(spec.shape) == 3
+    return len(spec.observation_shape) == 3
 
 
-def encoded_shape(spec: ObservationSpec) -> tuple[int, ...]:
+def encoded_shape(spec: EnvironmentSpec) -> tuple[int, ...]:
     """Returns the shape of an observation after `encode`."""
     if spec.categories is None:
-        return spec.shape
-    return (*spec.shape[:-1], sum(spec.categories))
+        return spec.observation_shape
+    return (*spec.observation_shape[:-1], sum(spec.categories))
 
 
-def encode(spec: ObservationSpec, observation: Num[Array, "..."]) -> Float[Array, "..."]:
+def encode(spec: EnvironmentSpec, observation: Num[Array, "..."]) -> Float[Array, "..."]:
     """Returns observation / maximum, or category indices as joined one-hot vectors."""
     if spec.categories is None:
         return observation.astype(jnp.float32) / jnp.float32(spec.maximum)

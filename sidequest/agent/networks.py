@@ -37,14 +37,13 @@ from jaxtyping import Array, Bool, Float, Int, Num
 from sidequest.agent.convolutions import (
     ConvolutionShape,
     Linear,
-    ObservationSpec,
     Torso,
     cast,
     encode,
     encoded_shape,
 )
 from sidequest.agent.scaling import Normalisation
-from sidequest.types import Key
+from sidequest.types import EnvironmentSpec, Key
 
 
 class CoreState(NamedTuple):
@@ -229,8 +228,7 @@ class RecurrentQNetwork(eqx.Module):
     post: Linear | None
     heads: DuellingHead
     """All heads in one: each parameter has a leading axis [H]."""
-    spec: ObservationSpec = eqx.field(static=True)
-    num_actions: int = eqx.field(static=True)
+    spec: EnvironmentSpec = eqx.field(static=True)
     compute_dtype: jnp.dtype = eqx.field(static=True)
     scan_unroll: int = eqx.field(static=True)
     recurrent: bool = eqx.field(static=True)
@@ -238,8 +236,7 @@ class RecurrentQNetwork(eqx.Module):
     def __init__(
         self,
         key: Key,
-        spec: ObservationSpec,
-        num_actions: int,
+        spec: EnvironmentSpec,
         num_heads: int,
         *,
         convolutions: Sequence[ConvolutionShape],
@@ -262,15 +259,14 @@ class RecurrentQNetwork(eqx.Module):
         """
         torso_key, core_key, post_key, heads_key = jax.random.split(key, 4)
         self.torso = Torso(torso_key, encoded_shape(spec), convolutions, torso_units)
-        inputs = self.torso.features + num_actions + 1
+        inputs = self.torso.features + spec.num_actions + 1
         self.core = LSTM(core_key, inputs, core_units)
         self.post = Linear(post_key, core_units, post_units) if post_units else None
         head_inputs = post_units or core_units
         self.heads = eqx.filter_vmap(
-            lambda key: DuellingHead(key, head_inputs, head_units, num_actions)
+            lambda key: DuellingHead(key, head_inputs, head_units, spec.num_actions)
         )(jax.random.split(heads_key, num_heads))
         self.spec = spec
-        self.num_actions = num_actions
         self.compute_dtype = jnp.dtype(compute_dtype)
         self.scan_unroll = scan_unroll
         self.recurrent = recurrent
@@ -303,7 +299,7 @@ class RecurrentQNetwork(eqx.Module):
         per_unit = 1.0 / normalisation.observation_unit
         x = x * per_unit - normalisation.observation_mean * per_unit
         features = torso(x.astype(self.compute_dtype))
-        action = jax.nn.one_hot(inputs.previous_action, self.num_actions)
+        action = jax.nn.one_hot(inputs.previous_action, self.spec.num_actions)
         # Rewards are not clipped; the logarithm keeps scores of any size usable. One that
         # is not finite would stay in the core to the end of its episode.
         reward = inputs.previous_reward

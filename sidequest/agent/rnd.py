@@ -28,14 +28,13 @@ from sidequest.agent import scaling
 from sidequest.agent.convolutions import (
     ConvolutionShape,
     Linear,
-    ObservationSpec,
     Torso,
     cast,
     encode,
     is_image,
 )
 from sidequest.agent.scaling import Moments
-from sidequest.types import Key
+from sidequest.types import EnvironmentSpec, Key
 
 _CLIP = 5.0
 """Normalised observations stay within this many standard deviations, as in RND."""
@@ -83,7 +82,7 @@ class RND(NamedTuple):
 
 
 def make_rnd(
-    spec: ObservationSpec,
+    spec: EnvironmentSpec,
     optimiser: optax.GradientTransformation,
     *,
     convolutions: Sequence[ConvolutionShape],
@@ -105,7 +104,7 @@ def make_rnd(
         return encode(spec, observation)
 
     dtype = jnp.dtype(compute_dtype)
-    observation = jax.ShapeDtypeStruct(spec.shape, jnp.uint8)
+    observation = jax.ShapeDtypeStruct(spec.observation_shape, jnp.uint8)
     shape = jax.eval_shape(prepare, observation).shape
     # Without convolutions a target needs a layer of its own, else it would be linear.
     hidden = () if convolutions else (units,)
@@ -122,8 +121,8 @@ def make_rnd(
     def update(
         state: RNDState, observations: Num[Array, "..."]
     ) -> tuple[RNDState, Float[Array, "..."]]:
-        batch = observations.shape[: observations.ndim - len(spec.shape)]
-        x = jax.vmap(prepare)(observations.reshape(-1, *spec.shape))
+        batch = observations.shape[: observations.ndim - len(spec.observation_shape)]
+        x = jax.vmap(prepare)(observations.reshape(-1, *spec.observation_shape))
         # First, so that even the first observations are normalised.
         normaliser = scaling.merge(state.normaliser, scaling.moments(x, axis=0))
         x = jax.vmap(_normalise, (0, None))(x, normaliser)

@@ -23,7 +23,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from sidequest.agent.actor import Actor, Policy, make_actor
-from sidequest.agent.convolutions import ConvolutionShape, ObservationSpec, is_image
+from sidequest.agent.convolutions import ConvolutionShape, is_image
 from sidequest.agent.learner import Learner, LearnerState, Metrics, make_learner
 from sidequest.agent.losses import Rules, Step
 from sidequest.agent.modes import Modes, make_heads, modes_of
@@ -218,13 +218,12 @@ def make_network(
     config: Config, spec: EnvironmentSpec, heads: int, key: Key
 ) -> RecurrentQNetwork:
     """Returns a fresh network for a game."""
-    network, observations = config.network, _observation_spec(spec)
+    network = config.network
     return RecurrentQNetwork(
         key,
-        observations,
-        spec.num_actions,
+        spec,
         heads,
-        convolutions=_convolutions(network, observations),
+        convolutions=_convolutions(network, spec),
         torso_units=(network.pre_units,),
         core_units=network.core_units,
         post_units=network.post_units,
@@ -256,22 +255,18 @@ def make_switching(switching: SwitchingConfig) -> Controller:
 
 
 def _make_rnd(config: Config, spec: EnvironmentSpec) -> RND:
-    settings, observations = config.novelty, _observation_spec(spec)
+    settings = config.novelty
     return make_rnd(
-        observations,
+        spec,
         make_optimiser(config),
-        convolutions=_convolutions(settings, observations),
+        convolutions=_convolutions(settings, spec),
         downsampling=settings.downsampling,
         units=settings.units,
         compute_dtype=_compute_dtype(config),
     )
 
 
-def _observation_spec(spec: EnvironmentSpec) -> ObservationSpec:
-    return ObservationSpec(spec.observation_shape, spec.maximum, spec.categories)
-
-
-def _convolutions(settings, spec: ObservationSpec) -> tuple[ConvolutionShape, ...]:
+def _convolutions(settings, spec: EnvironmentSpec) -> tuple[ConvolutionShape, ...]:
     """Returns the torso's convolutions; none unless observations are images."""
     if not is_image(spec):
         return ()

@@ -5,12 +5,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sidequest.agent.convolutions import ObservationSpec
 from sidequest.agent.losses import Step
 from sidequest.agent.networks import CoreState, RecurrentQNetwork, unroll_together
+from sidequest.types import EnvironmentSpec
 
 ITEMS, ACTIONS, UNITS = 4, 3, 6
-SPEC = ObservationSpec((5,))
+
+
+def spec_of(*shape: int, actions: int = ACTIONS, **more) -> EnvironmentSpec:
+    """A made-up game that shows observations of this shape."""
+    return EnvironmentSpec("made up", shape, np.dtype(np.float32), actions, **more)
+
+
+SPEC = spec_of(5)
 
 
 @eqx.filter_jit
@@ -18,7 +25,6 @@ def make_network(heads: int, key) -> RecurrentQNetwork:
     return RecurrentQNetwork(
         key,
         SPEC,
-        ACTIONS,
         heads,
         convolutions=(),
         torso_units=(8,),
@@ -33,10 +39,11 @@ def random_steps(seed: int, *shape: int, ends: float = 0.25) -> Step:
     rng = np.random.default_rng(seed)
     ended = rng.random(shape) < ends
     truncated = ended & (rng.random(shape) < 0.4)
+    observation = rng.normal(size=(*shape, *SPEC.observation_shape))
     return jax.tree.map(
         jnp.asarray,
         Step(
-            observation=rng.normal(size=(*shape, *SPEC.shape)).astype(np.float32),
+            observation=observation.astype(np.float32),
             previous_action=rng.integers(0, ACTIONS, shape, np.int32),
             reward=rng.normal(size=shape).astype(np.float32),
             terminated=ended & ~truncated,

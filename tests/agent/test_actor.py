@@ -10,7 +10,6 @@ import pytest
 
 from sidequest import periods
 from sidequest.agent.actor import Policy, _read_signals, make_actor
-from sidequest.agent.convolutions import ObservationSpec
 from sidequest.agent.modes import modes_of
 from sidequest.agent.networks import CoreState, QFunction, RecurrentQNetwork
 from sidequest.switching import bandits
@@ -18,6 +17,7 @@ from sidequest.switching.controllers import make_controller
 from sidequest.switching.metacontroller import make_metacontroller, variant_arrays
 from sidequest.switching.variants import parse
 from sidequest.types import Timestep
+from tests.agent.batches import spec_of
 
 GAMMA = 0.9
 ACTIONS, STEPS = 4, 200
@@ -221,8 +221,7 @@ def real():
     variant = parse("XU-intra(2,informed,p*,X)")
     make_network = functools.partial(
         RecurrentQNetwork,
-        spec=ObservationSpec((ACTIONS,)),
-        num_actions=ACTIONS,
+        spec=spec_of(ACTIONS, actions=ACTIONS),
         num_heads=len(variant.heads),
         convolutions=(),
         torso_units=(8,),

@@ -11,12 +11,12 @@ from sidequest.agent import convolutions as layers
 from sidequest.agent.convolutions import (
     Convolution,
     ConvolutionShape,
-    ObservationSpec,
     Torso,
     encode,
     encoded_shape,
     is_image,
 )
+from tests.agent.batches import spec_of
 
 PAPER_TORSO = [
     ConvolutionShape(*layer)
@@ -115,7 +115,7 @@ def test_sizes_of_the_paper_torso():
 
 def test_images_have_an_axis_of_channels():
     shapes = [(210, 160, 3), (10, 10, 4), (8, 8), (4,)]
-    assert [is_image(ObservationSpec(shape)) for shape in shapes] == [
+    assert [is_image(spec_of(*shape)) for shape in shapes] == [
         True,
         True,
         False,
@@ -129,13 +129,13 @@ def test_a_torso_without_layers_lays_the_observation_flat():
 
 
 def test_numbers_are_divided_by_their_maximum():
-    spec = ObservationSpec((2,), maximum=255.0)
+    spec = spec_of(2, maximum=255.0)
     encoded = encode(spec, jnp.array([255, 51], jnp.uint8))
     np.testing.assert_allclose(encoded, [1.0, 0.2])
 
 
 def test_categories_become_one_hot_vectors():
-    spec = ObservationSpec((2, 2), maximum=9.0, categories=(3, 2))
+    spec = spec_of(2, 2, maximum=9.0, categories=(3, 2))
     encoded = encode(spec, jnp.array([[0, 1], [2, 0]], jnp.uint8))
     np.testing.assert_array_equal(encoded, [[1, 0, 0, 0, 1], [0, 0, 1, 1, 0]])
     assert encoded.shape == encoded_shape(spec)

@@ -10,7 +10,6 @@ import optax
 import pytest
 import rlax
 
-from sidequest.agent.convolutions import ObservationSpec
 from sidequest.agent.learner import make_learner
 from sidequest.agent.losses import (
     Rules,
@@ -29,6 +28,7 @@ from tests.agent.batches import (
     make_network,
     random_core,
     random_steps,
+    spec_of,
 )
 
 PREFIX, TRAINED, N_STEP = 3, 9, 5
@@ -516,10 +516,10 @@ def test_each_run_of_a_population_has_its_own_normalisation():
 
 def test_categories_are_normalised_too():
     """Three of four are of kind 1: its mean is 3/4, and the variance of each kind 3/16."""
-    spec = ObservationSpec((1,), categories=(2,))
+    spec = spec_of(1, categories=(2,))
     sizes = dict(convolutions=(), torso_units=(2,), core_units=UNITS, post_units=0)
     learner = make_learner(
-        lambda key: RecurrentQNetwork(key, spec, ACTIONS, 1, head_units=2, **sizes),
+        lambda key: RecurrentQNetwork(key, spec, 1, head_units=2, **sizes),
         CLIPPED,
         rules_of("extrinsic", **BOTH),
         target_interval=TARGET_INTERVAL,

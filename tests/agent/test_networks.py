@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sidequest.agent.convolutions import ConvolutionShape, ObservationSpec
+from sidequest.agent.convolutions import ConvolutionShape
 from sidequest.agent.networks import (
     CoreState,
     Inputs,
@@ -18,14 +18,14 @@ from sidequest.agent.networks import (
     unroll_together,
 )
 from sidequest.agent.scaling import Normalisation
-from tests.agent.batches import unroll_one
+from tests.agent.batches import spec_of, unroll_one
 from tests.agent.comparisons import assert_close
 
-GRID = ObservationSpec((7, 7, 2), categories=(5, 3))
-PLANES = ObservationSpec((10, 10, 4))
-VECTOR = ObservationSpec((3,), maximum=2.0)
-FRAME = ObservationSpec((40, 33, 3), maximum=255.0)
 ACTIONS, HEADS, STEPS = 4, 3, 9
+GRID = spec_of(7, 7, 2, actions=ACTIONS, categories=(5, 3))
+PLANES = spec_of(10, 10, 4, actions=ACTIONS)
+VECTOR = spec_of(3, actions=ACTIONS, maximum=2.0)
+FRAME = spec_of(40, 33, 3, actions=ACTIONS, maximum=255.0)
 
 PAPER_TORSO = (
     ConvolutionShape(32, kernel=7, stride=4),
@@ -41,7 +41,7 @@ TORSOS = {VECTOR: (), PLANES: SMALL_TORSO, GRID: SMALL_TORSO, FRAME: PAPER_TORSO
 def build_network(key, spec, settings):
     sizes = dict(torso_units=(12,), core_units=10, post_units=9, head_units=8)
     sizes |= dict(convolutions=TORSOS[spec]) | settings
-    return RecurrentQNetwork(key, spec, ACTIONS, HEADS, **sizes)
+    return RecurrentQNetwork(key, spec, HEADS, **sizes)
 
 
 def make_network(seed=0, spec=VECTOR, **settings):
@@ -57,7 +57,7 @@ def make_inputs(seed=0, spec=VECTOR, steps=STEPS, first=()):
     rng = np.random.default_rng(seed)
     highest = 3 if spec.categories else int(spec.maximum) + 1
     inputs = Inputs(
-        observation=rng.integers(0, highest, (steps, *spec.shape), np.int32),
+        observation=rng.integers(0, highest, (steps, *spec.observation_shape), np.int32),
         previous_action=rng.integers(0, ACTIONS, steps, np.int32),
         previous_reward=10 * rng.normal(size=steps).astype(np.float32),
         is_first=np.isin(np.arange(steps), first),
@@ -87,9 +87,9 @@ def step(q_function, inputs, state):
 
 
 def test_parameters_of_the_paper_network_by_hand():
-    spec = ObservationSpec((210, 160, 3), maximum=255.0)
+    spec = spec_of(210, 160, 3, actions=18, maximum=255.0)
     network = eqx.filter_eval_shape(
-        lambda key: RecurrentQNetwork(key, spec, 18, 2, convolutions=PAPER_TORSO),
+        lambda key: RecurrentQNetwork(key, spec, 2, convolutions=PAPER_TORSO),
         jax.random.key(0),
     )
     convolutions = (

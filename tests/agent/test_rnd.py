@@ -8,13 +8,14 @@ import numpy as np
 import optax
 import pytest
 
-from sidequest.agent.convolutions import ConvolutionShape, ObservationSpec, encode
+from sidequest.agent.convolutions import ConvolutionShape, encode
 from sidequest.agent.rnd import RND, _normalise, make_rnd
+from tests.agent.batches import spec_of
 
-VECTOR = ObservationSpec((6,))
-PLANES = ObservationSpec((10, 10, 4))
-GRID = ObservationSpec((7, 7, 2), categories=(5, 3))
-FRAME = ObservationSpec((64, 48, 3), maximum=255.0)
+VECTOR = spec_of(6)
+PLANES = spec_of(10, 10, 4)
+GRID = spec_of(7, 7, 2, categories=(5, 3))
+FRAME = spec_of(64, 48, 3, maximum=255.0)
 SPECS = [VECTOR, PLANES, GRID, FRAME]
 
 PAPER_TORSO = (
@@ -42,7 +43,7 @@ def make(spec, learning_rate=3e-3, **settings):
 def observe(seed, spec, *batch):
     """Random observations: by default 16, so that tests share compiled programs."""
     highest = 3 if spec.categories else int(spec.maximum) + 1
-    shape = (*(batch or (16,)), *spec.shape)
+    shape = (*(batch or (16,)), *spec.observation_shape)
     return jnp.asarray(np.random.default_rng(seed).integers(0, highest, shape, np.int32))
 
 
@@ -130,7 +131,7 @@ def test_update_returns_the_novelty_before_it_learned():
 
 def test_the_paper_network():
     # Every second pixel: 105 x 80 x 3; SAME by 4, 2, 1: 14 x 10 x 64.
-    spec = ObservationSpec((210, 160, 3), maximum=255.0)
+    spec = spec_of(210, 160, 3, maximum=255.0)
     rnd = make_rnd(spec, optax.adam(2e-4), convolutions=PAPER_TORSO, downsampling=2)
     state = jax.eval_shape(rnd.init, jax.random.key(0))
     convolutions = (8 * 8 * 3 * 32 + 32) + (4 * 4 * 32 * 64 + 64) + (3 * 3 * 64 * 64 + 64)
