@@ -41,6 +41,7 @@ from sidequest.runs.build import (
     build_agent,
     strip_weak_types,
 )
+from sidequest.runs.emulators import build_politely
 from sidequest.runs.spec import RunSpec, read_spec
 from sidequest.switching.metacontroller import variant_arrays
 from sidequest.switching.variants import parse
@@ -196,8 +197,6 @@ def _build_group(
     game: HostedGame, emulators: int, seed: int, **options: bool
 ) -> HostedEnvironment:
     """Starts one group of emulators."""
-    from sidequest.runs.emulators import build_politely
-
     build = partial(game.build, groups=1, environments=emulators, seed=seed, **options)
     (group,) = build_politely(build)
     return group

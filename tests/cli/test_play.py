@@ -63,8 +63,11 @@ def test_a_film_of_a_whole_episode(folder, tmp_path, capsys):
 
 def test_a_greedy_film_that_is_cut(folder, tmp_path, capsys):
     path = tmp_path / "two.gif"
+    path.write_bytes(b"an older film")
     assert not run("watch", folder, "--out", path, "--greedy", "--max-steps", 7)
-    assert "cut at 7 steps" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"{path} is there already and will be replaced" in said
+    assert "cut at 7 steps" in said
     assert modes_shown(decode(path)) == "G" * 7
 
 
