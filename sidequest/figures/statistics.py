@@ -49,13 +49,6 @@ class Interval(NamedTuple):
         return f"{self.value:.2f} (95% interval {self.low:.2f} to {self.high:.2f})"
 
 
-def interquartile_mean(scores: Float[np.ndarray, "*batch N"]) -> Batch:
-    """Returns the mean without floor(N / 4) scores at each end (Agarwal et al. 2021)."""
-    n = scores.shape[-1]
-    cut = n // 4
-    return np.sort(scores, axis=-1)[..., cut : n - cut].mean(axis=-1)
-
-
 def mean_over_games(strata: Strata) -> Batch:
     """Returns the mean in which every game counts the same, whatever its seeds."""
     return _means(strata).mean(axis=0)
@@ -75,9 +68,12 @@ def capped_mean_over_games(strata: Strata) -> Batch:
     return mean_over_games([np.minimum(scores, 1.0) for scores in strata])
 
 
-def iqm_of_runs(strata: Strata) -> Batch:
-    """Returns the interquartile mean of all runs of all games."""
-    return interquartile_mean(np.concatenate(strata, axis=-1))
+def interquartile_mean(strata: Strata) -> Batch:
+    """Returns the mean of all N runs of all games, without floor(N / 4) scores at each end
+    (Agarwal et al. 2021)."""
+    scores = np.sort(np.concatenate(strata, axis=-1), axis=-1)
+    cut = scores.shape[-1] // 4
+    return scores[..., cut : scores.shape[-1] - cut].mean(axis=-1)
 
 
 def improvement(better: Strata, worse: Strata) -> Batch:

@@ -13,7 +13,7 @@ from sidequest.figures import statistics, style
 from sidequest.figures.curves import evaluated_runs, few_learned, final_scores, summarise
 from sidequest.figures.data import Plot, Records, distinct, groups
 from sidequest.figures.pairs import known, modes_in, representatives
-from sidequest.figures.statistics import Strata, bootstrap, choose_scale, iqm_of_runs
+from sidequest.figures.statistics import Strata, bootstrap, choose_scale, interquartile_mean
 from sidequest.switching.variants import MODES
 
 _ROW = 0.175  # inches, of a variant's line
@@ -134,7 +134,7 @@ def interquartile_means(records: Records) -> Plot | None:
         return None
     rows = []
     for name, strata in found.strata.items():
-        interval = bootstrap(np.random.default_rng(0), iqm_of_runs, strata)
+        interval = bootstrap(np.random.default_rng(0), interquartile_mean, strata)
         rows.append({"variant": name, **interval._asdict()})
     table = pl.DataFrame(rows).sort("value", descending=True, maintain_order=True)
     table = table.fill_nan(None)  # with few seeds there is no interval
