@@ -21,6 +21,7 @@ from sidequest.switching.arrays import (
     may_hold,
     namespace,
     repeat,
+    tree_map,
     update_if_any,
 )
 from sidequest.switching.bandits import Bandit, proportional
@@ -249,7 +250,7 @@ def _own_signal(signal: SignalFunction) -> Signal:
                 f"signal returned {given}; it returns a number for each environment"
             )
         x = xp.broadcast_to(xp.asarray(x, np.float32), shape)
-        return x, xp.asarray(ready, bool), state
+        return x, xp.asarray(ready, bool), tree_map(xp.array, state)
 
     return Signal(source.init, step)
 

@@ -633,6 +633,8 @@ def test_a_signal_of_your_own_may_have_a_memory():
     heard = switch.status().signal
     assert not any(modes[:2]) and not any(modes[6:8])
     assert modes[2] and heard.tolist() == [2.0]
+    waits = [switch.step(is_last=t == 1)[0] for t in range(4)]  # NumPy keeps its memory
+    assert waits[1] == waits[0] and not waits[2]
 
 
 def test_the_rule_of_homeostasis_can_be_chosen():
