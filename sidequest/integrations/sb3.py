@@ -78,10 +78,10 @@ def with_switch(algorithm: type[Any], variant: str | Variant, **options: Any) ->
             actions = q_values.argmax(axis=1)
             value = q_values.take(self._rows + actions)  # the maximum, found already
             self.explored = self.switch.step(value=value, **self._arrived)
+            rng = self.action_space.np_random
             for index, explores in enumerate(self.explored.tolist()):
                 if explores:  # as action_space.sample(), but faster
-                    draw = self.action_space.np_random.random()
-                    actions[index] = int(self._number * draw)
+                    actions[index] = int(self._number * rng.random())
             return actions, actions
 
         def _store_transition(

@@ -208,7 +208,7 @@ def add_columns(tables: Any, where: Any, index: Any, rows: Any) -> Any:
         kept = where.nonzero()[0]
         place = (index[kept], kept)
         for table, row in zip(tables, rows, strict=True):
-            table[place] += row[kept] if row.ndim else row
+            np.add.at(table, place, row[kept] if row.ndim else row)
         return tables
     place = locate(index, len(tables[0])) & where[None]
     return tuple(
