@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from contextlib import contextmanager
 from functools import partial, partialmethod
 from pathlib import Path
 from unittest.mock import patch
@@ -90,16 +91,17 @@ def run(
 
 def train(runs, watcher, checkpoints=EVERY_TENTH, game=None):
     """Trains as `trainer.run` does, but compiles each program once for all tests."""
-    registry._registered[GAME] = game or bargains
     with compiling_once(runs[0].config, game):
         trainer.run([one._replace(checkpoints=checkpoints) for one in runs], watcher)
 
 
+@contextmanager
 def compiling_once(config, game=None):
-    """A context in which all runs that train have this config and game."""
-    key = repr(config), game
-    compile_once = partial(_compile_once, key, Population._compile)
-    return patch.object(Population, "_compile", partialmethod(compile_once))
+    """Lets all runs that train meanwhile have this config and game."""
+    registry._registered[GAME] = game or bargains
+    compile_once = partial(_compile_once, (repr(config), game), Population._compile)
+    with patch.object(Population, "_compile", partialmethod(compile_once)):
+        yield
 
 
 _programs: dict[tuple, tuple] = {}

@@ -258,6 +258,7 @@ def test_signals_come_as_exceptions_where_others_work(workers, tmp_path, monkeyp
     """The command's own answer to Ctrl-C exits at once, and workers could not save."""
     handlers = {}
     monkeypatch.setattr("signal.signal", handlers.__setitem__)
+    monkeypatch.setattr("signal.getsignal", lambda number: signal.SIG_DFL)
     monkeypatch.setattr(
         "sidequest.study.workers.split_machine", lambda count: [Share()] * count
     )
