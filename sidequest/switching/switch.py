@@ -51,7 +51,7 @@ UNIFORMS = 1 + len(DIMENSIONS)
 """Uniform random numbers that a step of one environment takes: for its mode and its arm."""
 STATISTICS = ("p_X", "med_X", "rmed_X", "realised_rate", "return", "length")
 LARGEST = float(np.finfo(np.float32).max)
-_SHARED = 16  # a bandit's update waits for a 16th of the environments
+_SHARED = 4  # a bandit's update waits for a quarter of the environments
 
 SignalFunction: TypeAlias = Callable[[Signals], Any] | Signal
 
