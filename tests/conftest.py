@@ -50,6 +50,11 @@ settings.load_profile("sidequest")
 # Tracing makes objects by the million, of which few are garbage in cycles.
 gc.set_threshold(50_000, 20, 20)
 
+
+def pytest_collection_finish():
+    gc.freeze()  # what was imported stays, and need not be looked through again
+
+
 # Files that share a made-up study, or a compiled run, stay in one process.
 GROUPS = {
     "figures": "tests/figures/",
