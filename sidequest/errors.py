@@ -111,14 +111,21 @@ def resume_command(folders: Iterable[Path]) -> str:
 
 
 def cannot_write(path: Path, error: Exception) -> CannotWrite:
-    """Returns the error to raise when a file in a run's folder cannot be written."""
+    """Returns the error to raise when a file of a run or a study cannot be written."""
     advice = (
-        f"Nothing written before is lost; when there is room and permission, resume with: "
-        f"{resume_command([path.parent])}"
-        if os.path.exists(path.parent / "run.json")
-        else "No run was started there: choose another folder with --out, or start again "
-        "when there is room and permission"
+        "No run was started there: choose another folder with --out, or start again when "
+        "there is room and permission"
     )
+    if os.path.exists(path.parent / "run.json"):
+        advice = (
+            f"Nothing written before is lost; when there is room and permission, resume "
+            f"with: {resume_command([path.parent])}"
+        )
+    elif os.path.exists(path.parent / "study.json"):
+        advice = (
+            "Existing runs are unchanged: start the same command again when there is room "
+            "and permission"
+        )
     reason = getattr(error, "strerror", None) or str(error) or repr(error)
     return CannotWrite(f"cannot write {path}: {reason}. {advice}")
 

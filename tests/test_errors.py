@@ -26,6 +26,12 @@ def test_where_there_is_no_run_another_folder_is_to_be_chosen(place, tmp_path):
     assert "--resume" not in told
 
 
+def test_runs_of_a_study_are_not_denied(tmp_path):
+    (tmp_path / "study.json").touch()
+    told = str(cannot_write(tmp_path / "study.json", FULL))
+    assert "No run was started" not in told and "Existing runs are unchanged" in told
+
+
 @pytest.mark.parametrize("out", ["file/below", "/proc/nowhere"])
 def test_train_into_a_folder_that_cannot_be_made(out, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

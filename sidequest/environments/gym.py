@@ -154,7 +154,7 @@ def load(name: str) -> Callable[..., Any]:
             import_module(module)
         if identifier not in gymnasium.registry:
             for near in difflib.get_close_matches(identifier, gymnasium.registry, 1):
-                raise BrokenRule(f"Did you mean gymnasium:{near}?")
+                raise BrokenRule(f"Did you mean {name.removesuffix(identifier)}{near}?")
         gymnasium.spec(identifier)
         return lambda **options: gymnasium.make(
             identifier, disable_env_checker=True, **options

@@ -397,18 +397,18 @@ def save(path: Path, tree) -> None:
     write_synced(path, content.getvalue())
 
 
-def load(data: bytes, spec: _Tree) -> _Tree:
-    """Reads what `save` wrote into the structure of `spec`; raises `InvalidRequest` if it
-    is damaged, or belongs to another network."""
+def load(path: Path, data: bytes, spec: _Tree) -> _Tree:
+    """Reads what `save` wrote to `path` into the structure of `spec`; raises
+    `InvalidRequest` if it is damaged, or belongs to another network."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as saved:
             arrays = [
-                _read_entry(saved, f"{path}.npy", leaf)
-                for path, leaf in _by_path(spec).items()
+                _read_entry(saved, f"{name}.npy", leaf)
+                for name, leaf in _by_path(spec).items()
             ]
     except _UNREADABLE as damage:
         raise InvalidRequest(
-            f"{PARAMETERS} is of another network, or damaged: {damage}"
+            f"{path} is of another network, or damaged: {damage}"
         ) from None
     return jax.tree.unflatten(jax.tree.structure(spec), arrays)
 

@@ -261,7 +261,7 @@ def load_player(folder: Path) -> Player:
 def _newest_q_function(folder: Path, spec: QFunction) -> QFunction:
     """Returns what a finished run has left, else what its newest checkpoint holds."""
     if data := read_file(folder, checkpoint.PARAMETERS, read_run(folder)):
-        return checkpoint.load(data, spec)
+        return checkpoint.load(folder / checkpoint.PARAMETERS, data, spec)
     say = partial(print, file=sys.stderr)
     found = checkpoint.newest(folder, spec, say, under=checkpoint.LEARNER)
     if found is None and checkpoint.listed(folder):

@@ -342,15 +342,16 @@ def start_run(
         seed=(spec.seed + point.frames) % 2**31,
         display=display,
     )
-    run = HostedRun(agent, groups, evaluator, episodes)
-    arrays = run_arrays(spec.variant, spec.seed, agent)
     try:
+        run = HostedRun(agent, groups, evaluator, episodes)
+        arrays = run_arrays(spec.variant, spec.seed, agent)
         if snapshot:
             run.resume(arrays, snapshot.state, snapshot.host)
         else:
             run.start(arrays)
     except BaseException:
-        run.close()
+        for group in (*groups, evaluator):
+            group.close()
         raise
     display.say("compiling with the first block …")
     return run

@@ -154,7 +154,7 @@ def fill(where: Any, new: Any, old: Any) -> Any:
 
 
 def locate(index: Any, rows: int) -> Any:
-    """Returns the place of a row for each environment, for `take`, `put` and `add_to`.
+    """Returns the place of a row for each environment, for `take`, `put` and `add_columns`.
 
     In JAX it is marks of all rows: a comparison with every row is cheaper than a gather
     and a scatter, and fuses with all around it. In NumPy it is a place in the flat table.

@@ -142,6 +142,7 @@ def test_what_cannot_be_played_is_refused(name, message):
     ("name", "message"),
     [
         ("gymnasium:CartPole", r"Did you mean gymnasium:CartPole-v1\?$"),
+        ("gymnasium:json:CartPole", r"Did you mean gymnasium:json:CartPole-v1\?$"),
         ("gymnasium:nothing", "Environment `nothing` doesn't exist"),
         (OWN + "missing", "has no attribute 'missing'"),
         ("tests.nowhere:walk", "No module named 'tests.nowhere'"),

@@ -277,8 +277,8 @@ def test_parameters_of_a_stranger_are_read_with_suspicion(tmp_path):
     like = {"a": jax.ShapeDtypeStruct((2,), np.float32)}
     np.savez(path, **{"['a']": np.array([Payload(tmp_path / "canary")], object)})
     with pytest.raises(ValueError, match="another network, or damaged"):
-        checkpoint.load(path.read_bytes(), like)
+        checkpoint.load(path, path.read_bytes(), like)
     archive(path, {"['a'].npy": header((2**40,), "<f4")})
     with pytest.raises(ValueError, match=r"expected float32\(2,\)"):
-        checkpoint.load(path.read_bytes(), like)
+        checkpoint.load(path, path.read_bytes(), like)
     assert not (tmp_path / "canary").exists()

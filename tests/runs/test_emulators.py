@@ -7,9 +7,12 @@ import pytest
 
 from sidequest.environments.base import HostedGame
 from sidequest.errors import ConfigError
-from sidequest.runs import emulators
+from sidequest.runs import emulators, hosted
+from sidequest.runs.build import build_agent
+from sidequest.runs.checkpoint import ResumePoint
 from sidequest.runs.emulators import Guarded, build_groups, choose_groups
-from tests.runs.test_hosted import Drawn
+from sidequest.runs.spec import RunSpec
+from tests.runs.test_hosted import TINY, VARIANT, Drawn
 
 
 @pytest.mark.parametrize(
@@ -114,6 +117,28 @@ def test_an_emulator_that_hangs_ends_the_process(left, capfd, monkeypatch):
     guarded.close()
     assert left == [71]
     assert "an emulator of drawn has not answered for 0 seconds" in capfd.readouterr().err
+
+
+def test_no_emulator_stays_when_a_run_cannot_be_made(tmp_path, monkeypatch):
+    """A device may be full before the run's state is on it."""
+    closed = []
+
+    class Closing(Drawn):
+        def close(self):
+            closed.append(len(self.streams))
+
+    def build(groups, environments, seed, threads, progress):
+        return [Closing(range(environments)) for _ in range(groups)]
+
+    def fail(*_):
+        raise MemoryError("the device is full")
+
+    monkeypatch.setattr(hosted, "HostedRun", fail)
+    agent = build_agent(TINY, Drawn.spec, [VARIANT])
+    point = ResumePoint(RunSpec(VARIANT, "drawn", 0, tmp_path, TINY, 1_000), None, False)
+    with pytest.raises(MemoryError, match="the device is full"):
+        hosted.start_run(agent, HostedGame(build, Drawn.spec), [point], Counted())
+    assert sum(closed) == TINY.acting.environments + TINY.evaluation.episodes
 
 
 @pytest.mark.parametrize(

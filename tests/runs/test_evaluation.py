@@ -310,5 +310,6 @@ def test_parameters_of_another_network_are_refused(tmp_path):
 def test_damaged_parameters_are_refused(tmp_path, content):
     folder = leave_run(tmp_path, "XU-step-level-0.1", GAME, TINY)
     (folder / checkpoint.PARAMETERS).write_bytes(content)
-    with pytest.raises(InvalidRequest, match="parameters.npz is .* damaged"):
+    with pytest.raises(InvalidRequest, match="parameters.npz is .* damaged") as fault:
         load_player(folder)
+    assert str(fault.value).startswith(str(folder / checkpoint.PARAMETERS))
