@@ -244,7 +244,9 @@ def _measure(runs: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> pl.DataF
         for phase in ("early", "late")
     ]
     bandits = tables["bandits"].filter("late")
-    arms = bandits.group_by("run", "bandit", "arm").agg(probability.mean())
+    # In order: sums of the same numbers in another order have other last bits.
+    arms = bandits.group_by("run", "bandit", "arm", maintain_order=True)
+    arms = arms.agg(probability.mean())
     moved = arms.group_by("run", "bandit").agg((probability - 1 / pl.len()).abs().sum() / 2)
     steps, exploit = pl.col("arm").log10(), bandits.filter(bandit="exploit")
     mean_steps = (steps * probability).sum() / frames.n_unique()

@@ -320,6 +320,13 @@ def test_binomial_tail(hits, trials, chance, answer):
     assert binomial_tail(hits, trials, chance) == pytest.approx(answer)
 
 
+def test_equal_bandits_have_moved_equally_far(tmp_path):
+    """To the last bit: numbers are added in one order, whichever thread comes first."""
+    arms = dict(zip(LONG, (0.1, 0.2, 0.3, 0.4), strict=True))
+    fake = Fake(START_G, arms=arms, scores=tuple(map(float, range(100))))
+    assert make_records(tmp_path, fake).runs["shifted"].n_unique() == 1
+
+
 def test_what_bandits_prefer_by_hand(tmp_path):
     fake = Fake(START_G, arms=LONG, settings={"x": 1})
     runs = make_records(tmp_path, fake).runs
