@@ -259,7 +259,8 @@ def _measure(runs: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> pl.DataF
         exploit.group_by("run").agg(preferred=mean_steps, even=steps.unique().mean()),
     ):
         runs = runs.join(measured, on="run", how="left", maintain_order="left")
-    runs = runs.with_columns(pl.col(*tables, "scored", "shifted").fill_null(0))
+    counts = pl.col(*tables, "scored").cast(pl.Int64())  # unsigned ones do not subtract
+    runs = runs.with_columns(counts.fill_null(0), pl.col("shifted").fill_null(0))
     scores = runs.select("game", "score", "scored").rows()
     learned = pl.Series([has_learned(*one) for one in scores], dtype=pl.Boolean())
     return runs.with_columns(learned=learned)

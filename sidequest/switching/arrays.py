@@ -82,8 +82,8 @@ def _copy_back(where: Any, new: Any, old: Any) -> None:
 
 def may_hold(where: Any) -> bool:
     """Returns whether anything is marked; JAX, which cannot tell yet, says True."""
-    # np.count_nonzero would take three times as long.
-    return not isinstance(where, _ARRAYS) or 1 in where.tobytes()
+    # np.count_nonzero would take three times as long. True may be any byte but 0.
+    return not isinstance(where, _ARRAYS) or bool(where.tobytes().strip(b"\0"))
 
 
 def surely_all(where: Any) -> bool:

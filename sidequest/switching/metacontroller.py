@@ -11,7 +11,8 @@ and a dimension with one entry is fixed. So one program serves every variant.
     XU-intra(*,blind,n*,G)         0         10 100 1000 10000    1 10 100
 
 One meta-controller serves all environments of a run: arms are drawn with the present
-probabilities, and bandits are updated with episodes in the order in which they end.
+probabilities, and bandits are updated with episodes in the order in which they end (in
+`Switch`, with those of a quarter of the environments at once).
 """
 
 from __future__ import annotations

@@ -69,6 +69,16 @@ def test_a_stream_begins_an_episode_whether_told_or_not():
     assert single("XU-intra(2,blind,1,X)", [True] + [False] * 5) == "XXGXXG"
 
 
+def test_any_byte_but_zero_is_true():
+    first = np.array([[255, 0], [0, 255], [0, 0], [255, 0]], np.uint8)
+    masks = [first.view(bool), first != 0]
+    traces = [[Switch("XU-intra(1,blind,2,X)", streams=2), rows] for rows in masks]
+    told, known = (
+        [switch.step(is_first=row).tolist() for row in rows] for switch, rows in traces
+    )
+    assert told == known
+
+
 def test_episodes_of_one_step():
     assert single("XU-intra(2,blind,1,X)", [True] * 3) == "X|X|X"
 
