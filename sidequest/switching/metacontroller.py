@@ -124,7 +124,8 @@ def name_arms(variant: Variant, arms: Arms | None) -> dict[str, float]:
     if arms is None:
         return {}
     if not isinstance(arms, Mapping):
-        listed = list(arms) if isinstance(arms, Sequence | np.ndarray) else [arms]
+        many: Any = arms if np.ndim(arms) else [arms]
+        listed = list(many)
         if len(listed) != len(adapted):
             raise VariantError(f"{variant} has the bandits {adapted}; got arms {listed}")
         arms = dict(zip(adapted, listed, strict=True))
@@ -134,7 +135,7 @@ def name_arms(variant: Variant, arms: Arms | None) -> dict[str, float]:
             raise VariantError(f"{variant} has no bandit {name!r}; it has {adapted}")
         try:
             number = float({"G": 0.0, "X": 1.0}.get(str(value), value))
-        except ValueError:
+        except (TypeError, ValueError):
             raise VariantError(f"arms: {name} is {value!r}, which is no number") from None
         amount = getattr(variant, name)
         low, high = RATE_ALLOWED if amount.unit == "rate" else STEPS_ALLOWED

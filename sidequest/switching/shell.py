@@ -170,6 +170,8 @@ class Switch:
         place, starts = self._steps % _KEPT, self._begins or may_hold(first)
         self._explored[place] = modes
         self._started[place] = starts and state.periods.steps == ONE_STEP
+        if last is not None:  # an episode of one step that waits does not start again
+            self._started[place] &= ~last
         self._state, self._steps, self._begins = state, self._steps + 1, last is not None
         if self._steps % _BLOCK == 0:
             self._draw_block()

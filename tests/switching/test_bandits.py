@@ -422,3 +422,8 @@ def test_nonsense_sizes_are_refused(make):
     for arms, window in [(0, 5), (3, 0)]:
         with pytest.raises(ValueError, match=f"arms is {arms} and window is {window}"):
             make(arms, window)
+
+
+def test_no_arms_are_refused_before_windows_are_chosen():
+    with pytest.raises(ValueError, match="arms is 0 and window is adaptive"):
+        proportional(0)

@@ -462,6 +462,8 @@ def test_shares_follow_the_lengths_of_finished_episodes():
         ("XU-intra(*,blind,n*,G)", np.array([2, 3])),
         ("XU-intra(*,blind,3,G)", 2),
         ("XU-intra(2,blind,n*,G)", 3.0),
+        ("XU-intra(2,blind,n*,G)", np.array(3)),
+        ("XU-intra(2,blind,n*,G)", "3"),
     ],
 )
 def test_arms_fix_what_a_bandit_would_choose(variant, arms):
@@ -499,6 +501,17 @@ def test_a_fixed_bandit_reports_nothing():
             "exploit is 1.5; allowed is 1e-09 to 1",
         ),
         ("XU-intra(1,informed,p*,G)", float("nan"), "exploit is nan"),
+        (
+            "XU-intra(1,informed,p*,G)",
+            {"exploit": None},
+            "exploit is None, which is no",
+        ),
+        (
+            "XU-intra(1,informed,p*,G)",
+            {"exploit": [0.1]},
+            r"exploit is \[0.1\], which",
+        ),
+        ("XU-intra(1,informed,p*,G)", "often", "exploit is 'often', which is no number"),
         ("XU-episode-level-*", {"start": 7}, "start is 7; allowed is 0 to 1"),
         ("XU-episode-level-*", {"start": float("nan")}, "start is nan"),
     ],
@@ -717,6 +730,16 @@ def test_plot_draws_the_last_steps():
     np.testing.assert_array_equal(mesh.get_array() > 0, modes[-1_000:, :2].T)
     starts = figure.axes[0].collections[1].get_segments()
     assert len(starts) == 2 * np.sum(np.arange(200, 1_200) % 7 == 0)
+
+
+def test_plot_marks_no_start_while_an_episode_of_one_step_waits():
+    switch = Switch("XU-experiment-level-G", streams=2)
+    switch.step(is_first=True)
+    switch.step(is_first=[False, True], is_last=[True, False])
+    switch.step()
+    starts = switch.plot().axes[0].collections[1].get_segments()
+    marked = [(round(x + 0.5), round(y + 0.5)) for (x, y), _ in starts]
+    assert marked == [(0, 0), (0, 1), (1, 1), (2, 0)]  # step, environment
 
 
 def test_plot_wants_one_environment_or_more():
