@@ -22,6 +22,7 @@ import json
 import math
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -478,7 +479,7 @@ def describe_machine() -> dict[str, Any]:
         "platform": platform.platform(),
         "cores": available_cores(),
         "revision": _source_revision(),
-        "command": " ".join(sys.argv),
+        "command": shlex.join(sys.argv),
         "started": now(),
     }
 

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -177,6 +178,12 @@ def test_numbers_become_json():
     expected["d"] = [None, "text", {"e": None}]
     assert plain(value) == expected
     json.dumps(plain(value), allow_nan=False)
+
+
+def test_the_command_can_be_pasted_into_a_shell(monkeypatch):
+    typed = ["sidequest", "train", "XU-intra(10,informed,p*,X)", "--game", "own game:make"]
+    monkeypatch.setattr("sys.argv", typed)
+    assert shlex.split(describe_machine()["command"]) == typed
 
 
 def test_the_machine_is_described():

@@ -12,6 +12,7 @@ A group is a number of runs that share a compiled program. What happens when one
 
 import contextlib
 import itertools
+import shlex
 import signal
 import sys
 import traceback
@@ -157,16 +158,19 @@ def run(
         )
         display.say(f"{study.name}: {study.title}")
         display.say(f"{display} in {folder}")
-        summary = run_groups(plan_groups(left, executor.machine), executor, display)
-    write_failures(folder, summary.failures, summary.tracebacks)
+        summary = Summary({}, [], [])
+        try:
+            run_groups(plan_groups(left, executor.machine), executor, display, summary)
+        finally:  # an interruption does not undo what has failed before it
+            write_failures(folder, summary.failures, summary.tracebacks)
     return summary
 
 
 def run_groups(
-    groups: Sequence[Group], executor: Executor, display: StudyDisplay
-) -> Summary:
-    """Runs all groups until everything is done that can be; see `run`."""
-    summary = Summary({}, [], [])
+    groups: Sequence[Group], executor: Executor, display: StudyDisplay, summary: Summary
+) -> None:
+    """Runs all groups until everything is done that can be, and adds what cannot to the
+    summary; see `run`."""
     waiting = deque(groups)
     running: dict[Group, GroupDisplay] = {}
     try:
@@ -191,7 +195,6 @@ def run_groups(
     except BaseException:
         executor.stop()
         raise
-    return summary
 
 
 def _groups_to_retry(outcome: Outcome, summary: Summary) -> list[Group]:
@@ -356,7 +359,7 @@ def write_plan(folder: Path, study: Study, jobs: Sequence[Job]) -> None:
         "name": study.name,
         "title": study.title,
         "started": before.get("started") or now(),
-        "command": " ".join(sys.argv),
+        "command": shlex.join(sys.argv),
         "preset": study.preset,
         "settings": dict(study.settings),
         "runs": list(planned.values()),

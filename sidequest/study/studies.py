@@ -112,7 +112,7 @@ def _config_for(study: Study, grid: Grid, game: str) -> Config:
     """Returns the settings of a grid's runs: those of the preset for this kind of game,
     raw frames of emulators or small observations, then the study's, then the grid's."""
     preset = PRESETS[registry.fitting_preset(study.preset, game)]
-    return change(preset, **dict(study.settings), **dict(grid.settings))
+    return change(preset, **dict(study.settings + grid.settings))
 
 
 def narrow(

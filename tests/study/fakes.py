@@ -4,7 +4,7 @@ import dataclasses
 
 from sidequest.records import Recorder
 from sidequest.runs.display import GroupDisplay, Log, StudyDisplay
-from sidequest.study.scheduler import Group
+from sidequest.study.scheduler import Group, Summary, run_groups
 from sidequest.study.studies import Grid, Study, jobs_of
 
 
@@ -49,6 +49,13 @@ def study(seeds: int, *variants: str, games=("probe:constant",), settings=()) ->
 
 def group(runs: int) -> Group:
     return Group(jobs_of(study(runs)))
+
+
+def run_all(groups, executor, display) -> Summary:
+    """Runs groups and returns what could not be trained."""
+    summary = Summary({}, [], [])
+    run_groups(groups, executor, display, summary)
+    return summary
 
 
 def finish_runs(group, folder, display):

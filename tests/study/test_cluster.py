@@ -14,9 +14,9 @@ from sidequest.errors import ConfigError, Interrupted
 from sidequest.records import read_run
 from sidequest.study import cluster
 from sidequest.study.cluster import check_address, connect, tasks_on
-from sidequest.study.scheduler import Machine, missing, plan_groups, run_groups
+from sidequest.study.scheduler import Machine, missing, plan_groups
 from sidequest.study.studies import find, jobs_of
-from tests.study.fakes import Memory
+from tests.study.fakes import Memory, run_all
 
 
 def test_how_many_tasks_a_node_holds():
@@ -171,7 +171,7 @@ def test_the_runs_of_a_lost_node_resume_elsewhere(tmp_path, monkeypatch):
         assert executor.slots == 2 and executor.machine == ("cpu", 1)
         jobs = jobs_of(study)
         groups = plan_groups(jobs, executor.machine)
-        summary = run_groups(groups, executor, display)
+        summary = run_all(groups, executor, display)
     finally:
         ray.shutdown()
         cluster.shutdown()

@@ -22,12 +22,11 @@ from sidequest.study.scheduler import (
     plan_groups,
     program,
     run_group,
-    run_groups,
     write_plan,
 )
 from sidequest.study.studies import Grid, Study, find, jobs_of
 from sidequest.study.workers import Share
-from tests.study.fakes import Memory, finish_runs, group, study
+from tests.study.fakes import Memory, finish_runs, group, run_all, study
 
 VARIANTS = (
     *("XU-step-level-0.01", "XS-step-level-0.01", "XI-step-level-0.01"),
@@ -110,7 +109,7 @@ class Launch:
 
 def run(launch, groups, tmp_path):
     display = Memory()
-    return run_groups(groups, InProcess(tmp_path, launch), display), display
+    return run_all(groups, InProcess(tmp_path, launch), display), display
 
 
 def two_groups():
@@ -210,14 +209,14 @@ class Losing:
 
 def test_the_runs_of_a_lost_worker_are_tried_once_more():
     executor = Losing({2: ["lost"]})
-    summary = run_groups([group(2), group(3)], executor, Memory())
+    summary = run_all([group(2), group(3)], executor, Memory())
     assert executor.started == [[0, 1], [0, 1, 2], [0, 1]]
     assert not summary.failures
 
 
 def test_a_run_that_kills_every_worker_fails():
     executor = Losing({2: ["lost", "lost"], 1: ["done", "lost", "lost"]})
-    summary = run_groups([group(2)], executor, Memory())
+    summary = run_all([group(2)], executor, Memory())
     assert executor.started == [[0, 1], [0, 1], [0], [1], [1]]
     assert list(summary.failures.values()) == ["killed"]
 
@@ -225,7 +224,7 @@ def test_a_run_that_kills_every_worker_fails():
 def test_an_executor_is_stopped_when_a_group_is_interrupted():
     executor = Losing({3: ["interrupted"]})
     with pytest.raises(Interrupted):
-        run_groups([group(3), group(2)], executor, Memory())
+        run_all([group(3), group(2)], executor, Memory())
     assert executor.stopped
 
 
@@ -248,7 +247,7 @@ def test_control_c_is_answered_before_the_executor_saves(display):
 
     executor = Stopped({})
     with pytest.raises(Interrupted, match="the same command resumes"):
-        run_groups([group(2)], executor, display)
+        run_all([group(2)], executor, display)
     assert executor.stopped
     assert executor.answered or isinstance(display, Gone)
 
@@ -303,6 +302,19 @@ def test_a_study_is_planned_and_trained_and_what_fails_is_tried_again(tmp_path, 
     assert not (tmp_path / "failures.txt").exists()
     assert read_failures(tmp_path) == {}
     assert len(read_study(tmp_path)["runs"]) == 3
+
+
+def test_what_failed_before_an_interruption_stays_noted(tmp_path):
+    def fail_then_stop(group, folder, display):
+        if group.jobs[0].spec.seed == 0:
+            raise RuntimeError("no such cartridge")
+        raise KeyboardInterrupt
+
+    planned = study(2)
+    with pytest.raises(Interrupted):
+        scheduler.run(planned, tmp_path, quiet=True, launch=fail_then_stop)
+    reason = "RuntimeError: no such cartridge"
+    assert read_failures(tmp_path) == {"XU-step-level-0.01/probe:constant/0": reason}
 
 
 def test_a_torn_plan_is_told_and_is_written_anew_without_it(tmp_path):

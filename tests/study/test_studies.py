@@ -111,6 +111,12 @@ def test_narrow_refuses_what_there_is_not():
         jobs_of(narrow(find("paper"), games=["probe:constant"]))
 
 
+def test_a_grid_overrides_a_setting_of_its_study():
+    grid = Grid(("XU-step-level-0.01",), ("probe:constant",), (("replay.ratio", 2.0),))
+    small = Study("s", "t", (grid,), 1, 1_000, "small", (("replay.ratio", 3.0),))
+    assert jobs_of(small)[0].spec.config.replay.ratio == 2.0
+
+
 def test_small_settings_on_emulators_are_those_for_frames():
     (job, *_) = jobs_of(narrow(EXAMPLE, games=["pong"]))
     assert job.spec.config == change(SMALL_FRAMES, **{"replay.ratio": 1.0})

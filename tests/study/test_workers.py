@@ -8,10 +8,10 @@ import pytest
 from sidequest.errors import ConfigError
 from sidequest.records import read_run
 from sidequest.study import workers
-from sidequest.study.scheduler import Group, Machine, missing, plan_groups, run_groups
+from sidequest.study.scheduler import Group, Machine, missing, plan_groups
 from sidequest.study.studies import find, jobs_of
 from sidequest.study.workers import Share, Worker, Workers, split_machine
-from tests.study.fakes import Memory, group
+from tests.study.fakes import Memory, group, run_all
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_the_runs_of_a_killed_worker_are_made_by_another(tmp_path):
     display = Killing()
     executor = Workers(tmp_path, min(2, len(workers.core_numbers())))
     display.executor = executor
-    summary = run_groups(plan_groups(jobs, executor.machine), executor, display)
+    summary = run_all(plan_groups(jobs, executor.machine), executor, display)
     assert summary == ({}, [], [])
     assert not missing(tmp_path, jobs)
     assert [kind for kind, _ in display.ends].count("lost") == 1
