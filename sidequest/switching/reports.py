@@ -66,11 +66,9 @@ def status(variant: Variant, state: SwitchState) -> Status:
 def summarise(state: SwitchState) -> dict[str, Any]:
     """Returns means over all episodes so far, open ones included."""
     with np.errstate(invalid="ignore"):
-        sums, counts = count_episodes(state, state.finished, state.waiting)
+        totals = count_episodes(state.sums, state.counts, state.finished, state.waiting)
         present = Finished(state.choices, state.returns, state.periods)
-        sums, counts = count_episodes(
-            state._replace(sums=sums, counts=counts), present, state.periods.steps > 0
-        )
+        sums, counts = count_episodes(*totals, present, state.periods.steps > 0)
         means = sums / counts
     return {
         **dict(zip(STATISTICS, map(float, means), strict=True)),

@@ -8,6 +8,7 @@ NumPy arrays and, with the same decisions, inside JAX's `jit`, `vmap` and `scan`
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -116,125 +117,123 @@ def make_switch(
     controller = make_controller(sources, rule)
     adapted = [name for name in variant.bandits() if name not in fixed]
     meta = make_metacontroller(bandit, dimensions=adapted)
-    # Otherwise every episode has the same arm.
     adapts = bool(adapted) or bool(arrays.share.any())
-    return _join(controller, meta, arrays, adapts)
+    return _join(_Parts(controller, meta, arrays, adapts))
 
 
-def _join(
-    controller: Controller, meta: MetaController, arrays: VariantArrays, adapts: bool
-) -> SwitchFunctions:
-    """Returns the functions of a variant; what they compile serves other variants too."""
+class _Parts(NamedTuple):
+    """Holds what a variant's functions are made of."""
 
-    def init(streams: int) -> SwitchState:
-        fresh = meta.init(arrays)
-        probabilities = meta.arm_probabilities(fresh)
-        choices, arm = metacontroller.draw(
-            np.zeros((len(DIMENSIONS), streams), np.float32), probabilities
-        )
-        returns, one = np.zeros(streams, np.float32), periods.init()
-        rest = repeat(tuple(controller.init(arm)[1:]), streams)
-        return SwitchState(
-            controllers=ControllerState(arm, *rest),
-            choices=choices,
-            returns=returns,
-            periods=repeat(one, streams),
-            begins=np.ones(streams, bool),
-            meta=fresh,
-            arms=probabilities,
-            finished=Finished(choices, returns, repeat(one, streams)),
-            waiting=np.zeros(streams, bool),
-            sums=np.zeros(len(STATISTICS), np.float32),
-            counts=np.zeros(len(STATISTICS), np.int32),
-        )
+    controller: Controller
+    meta: MetaController
+    arrays: VariantArrays
+    """The variant; only `_init` reads it, so what the others compile serves all."""
+    adapts: bool
+    """Whether arms are drawn for each episode; otherwise all have the same one."""
 
-    def step(
-        state: SwitchState,
-        uniforms: Float[AnyArray, "4 B"],
-        signals: Signals,
-        is_last: Bool[AnyArray, "B"] | None = None,
-    ) -> tuple[Mode, SwitchState]:
-        first, begins = signals.is_first, state.begins
-        if may_hold(begins):
-            first = first | begins
-        if is_last is not None:
-            first = first & ~is_last
-        if first is not signals.is_first:
-            signals = signals._replace(is_first=first)
-        # The reward that arrives with a first observation belongs to the episode before.
-        returns = state.returns + signals.reward
-        if may_hold(first):
-            state = update_if_any(
-                first,
-                lambda state: start_episodes(uniforms[1:], first, returns, state),
-                state,
-            )
-            xp = namespace(first, returns)
-            returns, begins = xp.where(first, ZERO, returns), begins & ~first
-        before = state.controllers
-        modes, controllers = controller.step(uniforms[0], signals, before)
-        if is_last is None:
-            counted = periods.step(modes, first, state.periods)
-        else:
-            begins, plays = is_last, ~is_last
-            modes = namespace(modes).where(is_last, before.mode, modes)
-            controllers = choose(plays, controllers, before)
-            counted = periods.step(modes, first, state.periods)
-            counted = choose(plays, counted, state.periods)
-        return modes, SwitchState(
-            controllers,
-            state.choices,
-            returns,
-            counted,
-            begins,
-            state.meta,
-            state.arms,
-            state.finished,
-            state.waiting,
-            state.sums,
-            state.counts,
-        )
 
-    def start_episodes(
-        uniforms: Float[AnyArray, "D B"],
-        first: Bool[AnyArray, "B"],
-        returns: Float[AnyArray, "B"],
-        state: SwitchState,
-    ) -> SwitchState:
-        """Keeps the episodes that ended, and draws arms for those that start."""
-        ended = first & (state.periods.steps > 0)
-        state = update_if_any(ended & state.waiting, count_finished, state)
-        episodes = Finished(state.choices, returns, state.periods)
-        waiting = state.waiting | ended
-        state = state._replace(
-            finished=fill(ended, columns(ended, episodes)[1], state.finished),
-            waiting=waiting,
-        )
-        if not adapts:
-            return state
-        # Counting takes as long as some steps, so with many environments several
-        # episodes share it.
-        due = waiting & (waiting.sum() * _SHARED >= len(first))
-        state = update_if_any(due, count_finished, state)
-        drawn = metacontroller.draw(columns(first, uniforms)[1], state.arms)
-        choices, arm = fill(first, drawn, (state.choices, state.controllers.arm))
-        return state._replace(
-            controllers=state.controllers._replace(arm=arm), choices=choices
-        )
+def _join(parts: _Parts) -> SwitchFunctions:
+    """Returns the functions below, made for these parts."""
+    return SwitchFunctions(partial(_init, parts), partial(_step, parts))
 
-    def count_finished(state: SwitchState) -> SwitchState:
-        """Updates statistics and bandits with the episodes that wait."""
-        waiting, finished = state.waiting, state.finished
-        sums, counts = count_episodes(state, finished, waiting)
-        state = state._replace(sums=sums, counts=counts, waiting=waiting & False)
-        if not adapts:
-            return state
-        lengths = finished.periods.steps
-        episodes = Episodes(finished.choices.T, finished.returns, lengths)
-        updated = meta.update(state.meta, episodes, waiting)
-        return state._replace(meta=updated, arms=meta.arm_probabilities(updated))
 
-    return SwitchFunctions(init, step)
+def _init(parts: _Parts, streams: int) -> SwitchState:
+    meta = parts.meta.init(parts.arrays)
+    probabilities = parts.meta.arm_probabilities(meta)
+    uniforms = np.zeros((len(DIMENSIONS), streams), np.float32)
+    choices, arm = metacontroller.draw(uniforms, probabilities)
+    returns, one = np.zeros(streams, np.float32), periods.init()
+    rest = repeat(tuple(parts.controller.init(arm)[1:]), streams)
+    return SwitchState(
+        controllers=ControllerState(arm, *rest),
+        choices=choices,
+        returns=returns,
+        periods=repeat(one, streams),
+        begins=np.ones(streams, bool),
+        meta=meta,
+        arms=probabilities,
+        finished=Finished(choices, returns, repeat(one, streams)),
+        waiting=np.zeros(streams, bool),
+        sums=np.zeros(len(STATISTICS), np.float32),
+        counts=np.zeros(len(STATISTICS), np.int32),
+    )
+
+
+def _step(
+    parts: _Parts,
+    state: SwitchState,
+    uniforms: Float[AnyArray, "4 B"],
+    signals: Signals,
+    is_last: Bool[AnyArray, "B"] | None = None,
+) -> tuple[Mode, SwitchState]:
+    first, begins = signals.is_first, state.begins
+    if may_hold(begins):  # also where the caller does not mark it
+        first = first | begins
+    if is_last is not None:
+        first = first & ~is_last
+    if first is not signals.is_first:
+        signals = signals._replace(is_first=first)
+    # The reward that arrives with a first observation belongs to the episode before.
+    returns = state.returns + signals.reward
+    if may_hold(first):
+        start = partial(_start_episodes, parts, uniforms[1:], first, returns)
+        state = update_if_any(first, start, state)
+        returns = namespace(first, returns).where(first, ZERO, returns)
+        begins = begins & ~first
+    before = state.controllers
+    modes, controllers = parts.controller.step(uniforms[0], signals, before)
+    if is_last is None:
+        counted = periods.step(modes, first, state.periods)
+    else:  # what waits keeps its mode, and nothing of it changes
+        begins, plays = is_last, ~is_last
+        modes = namespace(modes).where(is_last, before.mode, modes)
+        controllers = choose(plays, controllers, before)
+        counted = periods.step(modes, first, state.periods)
+        counted = choose(plays, counted, state.periods)
+    return modes, state._replace(
+        controllers=controllers, returns=returns, periods=counted, begins=begins
+    )
+
+
+def _start_episodes(
+    parts: _Parts,
+    uniforms: Float[AnyArray, "D B"],
+    first: Bool[AnyArray, "B"],
+    returns: Float[AnyArray, "B"],
+    state: SwitchState,
+) -> SwitchState:
+    """Keeps the episodes that ended, and draws arms for those that start."""
+    count = partial(_count_finished, parts)
+    ended = first & (state.periods.steps > 0)
+    state = update_if_any(ended & state.waiting, count, state)
+    episodes = Finished(state.choices, returns, state.periods)
+    waiting = state.waiting | ended
+    state = state._replace(
+        finished=fill(ended, columns(ended, episodes)[1], state.finished),
+        waiting=waiting,
+    )
+    if not parts.adapts:
+        return state
+    # Counting takes as long as some steps, so with many environments several episodes
+    # share it.
+    due = waiting & (waiting.sum() * _SHARED >= len(first))
+    state = update_if_any(due, count, state)
+    drawn = metacontroller.draw(columns(first, uniforms)[1], state.arms)
+    choices, arm = fill(first, drawn, (state.choices, state.controllers.arm))
+    return state._replace(controllers=state.controllers._replace(arm=arm), choices=choices)
+
+
+def _count_finished(parts: _Parts, state: SwitchState) -> SwitchState:
+    """Updates statistics and bandits with the episodes that wait."""
+    waiting, finished = state.waiting, state.finished
+    sums, counts = count_episodes(state.sums, state.counts, finished, waiting)
+    state = state._replace(sums=sums, counts=counts, waiting=waiting & False)
+    if not parts.adapts:
+        return state
+    lengths = finished.periods.steps
+    episodes = Episodes(finished.choices.T, finished.returns, lengths)
+    meta = parts.meta.update(state.meta, episodes, waiting)
+    return state._replace(meta=meta, arms=parts.meta.arm_probabilities(meta))
 
 
 def _own_signal(signal: SignalFunction) -> Signal:
@@ -256,14 +255,17 @@ def _own_signal(signal: SignalFunction) -> Signal:
 
 
 def count_episodes(
-    state: SwitchState, episodes: Finished, counted: Bool[AnyArray, "B"]
+    sums: Float[AnyArray, "S"],
+    counts: Int[AnyArray, "S"],
+    episodes: Finished,
+    counted: Bool[AnyArray, "B"],
 ) -> tuple[Float[AnyArray, "S"], Int[AnyArray, "S"]]:
-    """Adds the `counted` episodes to the sums, but for numbers that are not finite."""
+    """Adds the `counted` episodes; numbers that are not finite are left out."""
     xp = namespace(counted)
     counted, (_, returns, modes) = columns(counted, episodes)
     stats, rates = periods.summary(modes), periods.entry_rate(modes)
     values = xp.stack([*stats[:3], rates, returns, modes.steps.astype(np.float32)])
     known = counted & xp.isfinite(values)
-    sums = state.sums + xp.where(known, values, ZERO).sum(1)
-    counts = (state.counts + known.sum(1)).astype(np.int32)
+    sums = sums + xp.where(known, values, ZERO).sum(1)
+    counts = (counts + known.sum(1)).astype(np.int32)
     return xp.clip(sums, -LARGEST, LARGEST), counts

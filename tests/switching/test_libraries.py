@@ -13,7 +13,7 @@ from sidequest.switching import homeostasis, periods, triggers
 from sidequest.switching.controllers import make_controller
 from sidequest.switching.descriptions import PAPER_VARIANTS
 from sidequest.switching.metacontroller import make_metacontroller, variant_arrays
-from sidequest.switching.switch import UNIFORMS, _join, count_episodes, make_switch
+from sidequest.switching.switch import UNIFORMS, _join, _Parts, count_episodes, make_switch
 from sidequest.switching.variants import parse
 from sidequest.types import Signals
 from tests.switching import play
@@ -44,7 +44,7 @@ def random_signals(rng: np.random.Generator) -> Signals:
 def one_program(name: str, rule: homeostasis.Rule):
     """The functions of the compiled agent: all signals, and a bandit a dimension."""
     controller, meta = make_controller(rule=rule), make_metacontroller()
-    return _join(controller, meta, variant_arrays(parse(name)), adapts=True)
+    return _join(_Parts(controller, meta, variant_arrays(parse(name)), adapts=True))
 
 
 @functools.cache
@@ -64,7 +64,7 @@ def compiled(rule: homeostasis.Rule):
 
 def counted(state):
     """The statistics, with the episodes that wait to be counted."""
-    return count_episodes(state, state.finished, state.waiting)
+    return count_episodes(state.sums, state.counts, state.finished, state.waiting)
 
 
 @pytest.mark.parametrize("name", NAMES)
