@@ -23,7 +23,8 @@ from sidequest.environments.base import CompiledEnvironment
 from sidequest.errors import ConfigError
 from sidequest.replay.replay import TRAINED_BLOCKS
 from sidequest.runs import ondevice
-from sidequest.runs.build import Agent, build_agent, make_switching, run_arrays
+from sidequest.runs.build import Agent, build_agent, make_switching
+from sidequest.runs.state import run_arrays
 from sidequest.switching.variants import parse
 
 _VARIANT = "XU-intra(10,informed,p*,X)"

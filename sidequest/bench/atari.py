@@ -19,9 +19,10 @@ from sidequest.config import PAPER, Config, change
 from sidequest.environments import atari
 from sidequest.records import available_cores
 from sidequest.replay.tiles import tile_report, tile_store
-from sidequest.runs.build import build_agent, run_arrays
+from sidequest.runs.build import build_agent
 from sidequest.runs.emulators import build_politely, choose_groups, choose_threads
 from sidequest.runs.hosted import HostedRun
+from sidequest.runs.state import run_arrays
 from sidequest.switching.metacontroller import UPDATE_CHUNK, Episodes
 from sidequest.switching.variants import parse
 

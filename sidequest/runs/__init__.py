@@ -2,7 +2,8 @@
 
 trainer        the life of every run: build, resume, loop, log, checkpoint, finish
 spec           what one run is
-build          from settings to an agent and the state of its runs; random keys
+build          from settings to an agent
+state          the state of a run; random keys; what both runtimes do with a block
 ondevice       a population of runs on a JAX-native game: the whole loop compiled
 hosted         one run on emulators: the loop on the host
 hosted_device  what the device does in a hosted run

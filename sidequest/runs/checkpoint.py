@@ -33,9 +33,9 @@ from sidequest.config import rename
 from sidequest.errors import CorruptFile, InvalidRequest, cannot_write, resume_command
 from sidequest.records import Digest, seal, sync_folder, take_digest, unseal, write_synced
 from sidequest.runs.arrays import Damaged, Piece, read_arrays, verify, write_arrays
-from sidequest.runs.build import is_key
 from sidequest.runs.display import Display
 from sidequest.runs.spec import RunSpec, identity, refuse_other
+from sidequest.runs.state import is_key
 
 _Tree = TypeVar("_Tree")
 

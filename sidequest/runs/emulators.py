@@ -13,9 +13,9 @@ import numpy as np
 from sidequest.environments.base import EnvironmentSpec, HostedEnvironment, HostedGame
 from sidequest.errors import ConfigError, EnvironmentFault, Exit, MachineError
 from sidequest.records import available_cores
-from sidequest.runs.build import EVALUATION
 from sidequest.runs.display import Display
 from sidequest.runs.process import write_stderr
+from sidequest.runs.state import EVALUATION
 from sidequest.types import Timestep
 
 _Built = TypeVar("_Built")

@@ -32,17 +32,10 @@ from sidequest.environments.scores import human_normalised
 from sidequest.errors import CorruptFile, InvalidRequest
 from sidequest.records import read_file, read_run, read_table
 from sidequest.runs import checkpoint
-from sidequest.runs.build import (
-    ACTS,
-    EVALUATION,
-    RESETS,
-    STEPS,
-    Agent,
-    build_agent,
-    strip_weak_types,
-)
+from sidequest.runs.build import Agent, build_agent
 from sidequest.runs.emulators import build_politely
 from sidequest.runs.spec import RunSpec, read_spec
+from sidequest.runs.state import ACTS, EVALUATION, RESETS, STEPS, strip_weak_types
 from sidequest.switching.metacontroller import variant_arrays
 from sidequest.switching.variants import parse
 from sidequest.types import AnyArray, Key, Timestep, Trace

@@ -44,16 +44,7 @@ from jaxtyping import Array, Int
 
 from sidequest.environments.base import HostedEnvironment, HostedGame
 from sidequest.replay.replay import Sample
-from sidequest.runs.build import (
-    Agent,
-    Chunk,
-    IterationRecord,
-    RunArrays,
-    RunState,
-    is_key,
-    run_arrays,
-    strip_weak_types,
-)
+from sidequest.runs.build import Agent
 from sidequest.runs.checkpoint import ResumePoint
 from sidequest.runs.display import Display
 from sidequest.runs.emulators import build_groups, choose_groups
@@ -64,6 +55,15 @@ from sidequest.runs.hosted_device import (
     init_state,
     pack,
     pack_timestep,
+)
+from sidequest.runs.state import (
+    Chunk,
+    IterationRecord,
+    RunArrays,
+    RunState,
+    is_key,
+    run_arrays,
+    strip_weak_types,
 )
 from sidequest.switching.metacontroller import UPDATE_CHUNK, Episodes
 from sidequest.switching.variants import Variant

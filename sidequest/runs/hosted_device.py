@@ -28,19 +28,21 @@ from sidequest.agent.learner import LearnerState, Metrics
 from sidequest.agent.losses import Step
 from sidequest.agent.networks import CoreState, QFunction
 from sidequest.replay.replay import ReplayState, Sample
-from sidequest.runs.build import (
+from sidequest.runs.build import Agent
+from sidequest.runs.state import (
     BEGIN,
     GROUP_STEPS,
     SAMPLES,
-    Agent,
     IterationRecord,
     RunArrays,
     RunState,
+    add_block,
     init_run,
     newest_policy,
+    record_block,
+    stored_step,
     strip_weak_types,
 )
-from sidequest.runs.ondevice import add_block, stored_step, summarise
 from sidequest.switching.metacontroller import ArmProbabilities, MetaState
 from sidequest.types import Key, Timestep
 
@@ -166,7 +168,7 @@ def finish_block(
     """Adds a complete block to replay; returns what the tables need of it."""
     steps, records = block.contents()
     run = add_block(agent, steps, records, block.core, run)
-    record = summarise(steps, records, metrics, run)
+    record = record_block(steps, records, metrics, run)
     # Copies, since the next group step writes over the block.
     return run, jax.tree.map(jnp.copy, record)
 

@@ -20,7 +20,8 @@ from sidequest.environments.base import EnvironmentSpec
 from sidequest.errors import ConfigError
 from sidequest.replay.replay import MakeStore, ReplayState, raw_store
 from sidequest.replay.tiles import TILE, make_tiling, tile_store
-from sidequest.runs.build import Agent, RunState, build_agent, is_key
+from sidequest.runs.build import Agent, build_agent
+from sidequest.runs.state import RunState, is_key
 from sidequest.switching.variants import Variant
 
 _BLOCKS_AT_WORK = 4

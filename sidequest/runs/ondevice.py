@@ -24,29 +24,31 @@ from jaxtyping import Array, Bool, Int
 
 from sidequest.agent.actor import StepRecord
 from sidequest.agent.learner import Metrics
-from sidequest.agent.losses import Step, first_priorities
+from sidequest.agent.losses import Step
 from sidequest.environments.base import CompiledEnvironment
-from sidequest.runs.build import (
+from sidequest.runs.build import Agent
+from sidequest.runs.checkpoint import ResumePoint, portable, revive
+from sidequest.runs.display import Display, plural
+from sidequest.runs.evaluation import make_evaluator
+from sidequest.runs.state import (
     BEGIN,
     EVALUATION,
     ITERATIONS,
-    Agent,
     Chunk,
     IterationRecord,
     RunArrays,
     RunState,
-    Tail,
+    add_block,
     init_run,
     newest_policy,
+    record_block,
     run_arrays,
+    stored_step,
     strip_weak_types,
 )
-from sidequest.runs.checkpoint import ResumePoint, portable, revive
-from sidequest.runs.display import Display, plural
-from sidequest.runs.evaluation import make_evaluator
 from sidequest.switching.metacontroller import Episodes
 from sidequest.switching.variants import Variant
-from sidequest.types import Key, Timestep
+from sidequest.types import Key
 
 _CHUNK_STEPS = 256  # steps of each environment between two returns to the host
 _RUNS = "runs"  # the axis that local devices share
@@ -83,7 +85,7 @@ def iterate(
         state = add_block(agent, steps, records, core, state)
         state, metrics = learn(agent, learn_key, agent.pace.due(block), state)
         state = sync_parameters(agent, agent.pace.is_sync_due(block), state)
-        return state, summarise(steps, records, metrics, state)
+        return state, record_block(steps, records, metrics, state)
 
     return jax.lax.scan(one_iteration, state, block + jnp.arange(count))
 
@@ -157,53 +159,6 @@ def sync_parameters(agent: Agent, due: Bool[Array, ""], state: RunState) -> RunS
         state,
     )
     return state._replace(policy=policy)
-
-
-def stored_step(timesteps: Timestep, actions: Int[Array, "B"], records: StepRecord) -> Step:
-    """Returns what replay stores of one step [B]."""
-    return Step(
-        observation=timesteps.observation,
-        previous_action=records.previous_action,
-        reward=timesteps.reward,
-        terminated=timesteps.terminated,
-        truncated=timesteps.truncated,
-        is_first=timesteps.is_first,
-        action=actions,
-    )
-
-
-def add_block(
-    agent: Agent, steps: Step, records: StepRecord, core: Any, state: RunState
-) -> RunState:
-    """Adds a block to replay, and its rewards and values to the return scales."""
-    tail = Tail(
-        steps=steps._replace(observation=None),
-        q_taken=records.q_taken,
-        values=records.values[..., 0],
-    )
-    whole = jax.tree.map(lambda *halves: jnp.concatenate(halves), state.tail, tail)
-    learner = agent.learner.update_return_scales(state.learner, steps, records.values)
-    priorities = first_priorities(
-        whole.steps, whole.q_taken, whole.values, learner.scale[0], agent.rules
-    )
-    replay = agent.replay.add(state.replay, steps, core, priorities)
-    return state._replace(learner=learner, replay=replay, tail=tail)
-
-
-def summarise(
-    steps: Step, records: StepRecord, metrics: Metrics, state: RunState
-) -> IterationRecord:
-    """Returns what the tables need of a block [L, B]."""
-    return IterationRecord(
-        summaries=records.summary,
-        choices=records.choices,
-        metrics=metrics,
-        probabilities=state.policy.arms.probabilities,
-        modes=records.mode[:, 0],
-        signals=records.signal[:, 0],
-        rewards=steps.reward[:, 0],
-        is_first=steps.is_first[:, 0],
-    )
 
 
 def make_mesh(runs: int, sharded: bool) -> Mesh:

@@ -14,10 +14,11 @@ from jaxtyping import Float
 from sidequest import records
 from sidequest.agent.learner import Metrics
 from sidequest.records import IDENTITY, Recorder, now, plain, read_run, read_table
-from sidequest.runs.build import Agent, Chunk, IterationRecord
+from sidequest.runs.build import Agent
 from sidequest.runs.checkpoint import ResumePoint, Snapshot
 from sidequest.runs.display import Display, Progress, ProgressMeter
 from sidequest.runs.spec import identity
+from sidequest.runs.state import Chunk, IterationRecord
 from sidequest.switching.metacontroller import DIMENSIONS
 from sidequest.switching.variants import ArmSets, Variant
 

@@ -30,7 +30,7 @@ from sidequest.errors import (
 )
 from sidequest.records import RUN_FILE, Recorder, read_run, write_json
 from sidequest.runs import checkpoint, hosted, ondevice
-from sidequest.runs.build import Agent, Chunk, build_agent
+from sidequest.runs.build import Agent, build_agent
 from sidequest.runs.checkpoint import (
     CheckpointWriter,
     ResumePoint,
@@ -41,6 +41,7 @@ from sidequest.runs.display import Display, plural
 from sidequest.runs.memory import describe_replay, refuse_too_large, replay_memory, tiled
 from sidequest.runs.process import LOCK, StopSignal, lock_folders
 from sidequest.runs.spec import RunSpec, is_finished
+from sidequest.runs.state import Chunk
 from sidequest.runs.tables import GroupLog, describe_machine
 
 DIVERGED_FILE = "not_finite.json"

@@ -15,13 +15,7 @@ from sidequest.config import PAPER, change
 from sidequest.environments import atari
 from sidequest.environments.base import EnvironmentSpec
 from sidequest.replay.tiles import tile_store
-from sidequest.runs.build import (
-    Chunk,
-    IterationRecord,
-    RunArrays,
-    build_agent,
-    run_arrays,
-)
+from sidequest.runs.build import build_agent
 from sidequest.runs.emulators import NICENESS, build_politely
 from sidequest.runs.hosted import HostedRun, choose_lag, share
 from sidequest.runs.hosted_device import (
@@ -30,6 +24,7 @@ from sidequest.runs.hosted_device import (
     play,
     unpack_timestep,
 )
+from sidequest.runs.state import Chunk, IterationRecord, RunArrays, run_arrays
 from sidequest.switching.metacontroller import UPDATE_CHUNK, Episodes
 from sidequest.switching.variants import parse
 from sidequest.types import Timestep

@@ -10,13 +10,14 @@ from sidequest.environments.base import EnvironmentSpec
 from sidequest.errors import ConfigError
 from sidequest.replay.replay import ReplayState
 from sidequest.runs import memory
-from sidequest.runs.build import RunState, build_agent
+from sidequest.runs.build import build_agent
 from sidequest.runs.memory import (
     describe_replay,
     refuse_too_large,
     replay_memory,
     tiled,
 )
+from sidequest.runs.state import RunState
 from sidequest.switching.variants import parse
 
 ATARI = EnvironmentSpec("made up", (210, 160, 3), np.dtype(np.uint8), 18, maximum=255.0)

@@ -7,7 +7,7 @@ import numpy as np
 
 from sidequest.agent.learner import Metrics
 from sidequest.records import TABLES
-from sidequest.runs.build import IterationRecord
+from sidequest.runs.state import IterationRecord
 from sidequest.runs.tables import RunLog
 from sidequest.switching.variants import ArmSets, parse
 from sidequest.types import EpisodeSummary

@@ -13,9 +13,9 @@ from sidequest import records
 from sidequest.config import change, from_dict
 from sidequest.records import read_run, read_table
 from sidequest.runs import checkpoint
-from sidequest.runs.build import EVALUATION
 from sidequest.runs.evaluation import make_evaluator
 from sidequest.runs.spec import RunSpec, folder_name
+from sidequest.runs.state import EVALUATION
 from sidequest.switching.variants import parse
 from tests.reliability.harness import CHUNK, CONFIG, GAME, Watcher, train
 from tests.runs.left import make_q_function

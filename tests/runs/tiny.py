@@ -13,7 +13,8 @@ from sidequest.environments.base import (
     auto_reset,
 )
 from sidequest.runs import ondevice
-from sidequest.runs.build import Agent, RunArrays, build_agent, run_arrays
+from sidequest.runs.build import Agent, build_agent
+from sidequest.runs.state import RunArrays, run_arrays
 from sidequest.switching.variants import Variant, parse
 
 TINY = change(
