@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, Num
 
 from sidequest.agent import scaling
 from sidequest.agent.convolutions import encode
-from sidequest.agent.losses import Batch, Rules, Step, is_terminal, r2d2_loss
+from sidequest.agent.losses import Batch, Outputs, Rules, Step, is_terminal, r2d2_loss
 from sidequest.agent.networks import CoreState, QFunction, RecurrentQNetwork
 from sidequest.agent.rnd import RND, RNDState
 from sidequest.agent.scaling import Moments, Normalisation, ReturnStatistics
@@ -64,7 +64,8 @@ class LearnerState(NamedTuple):
     normalisation: Normalisation
     """Normalisation of both networks, as of the newest update."""
     optimiser: Any
-    scales: ReturnStatistics
+    return_statistics: ReturnStatistics
+    """Statistics that `scales` are computed from."""
     observations: Moments
     """Moments of each input of the torso, over sequences replayed so far; see
     `Rules.normalise_inputs`."""
@@ -81,9 +82,9 @@ class LearnerState(NamedTuple):
         return QFunction(self.network, self.normalisation)
 
     @property
-    def scale(self) -> Float[Array, "H"]:
+    def scales(self) -> Float[Array, "H"]:
         """Returns the newest return scale of each head."""
-        return scaling.used_scale(self.scales, self.scales)
+        return scaling.used_scale(self.return_statistics, self.return_statistics)
 
 
 class Learner(NamedTuple):
@@ -108,9 +109,6 @@ def make_learner(
     """Returns a learner of `rules.heads`; an intrinsic head needs `rnd`."""
     heads = rules.heads
 
-    def choose(condition: Bool[Array, ""], new, old):
-        return jax.tree.map(partial(jnp.where, condition), new, old)
-
     def init(key: Key) -> LearnerState:
         network_key, rnd_key = jax.random.split(key)
         network = make_network(network_key)
@@ -123,7 +121,7 @@ def make_learner(
             target=network,
             normalisation=identity,
             optimiser=optimiser.init(parameters),
-            scales=scaling.init(len(heads)),
+            return_statistics=scaling.init(len(heads)),
             observations=Moments(zero.astype(jnp.float32), unseen, unseen),
             rnd=rnd.init(rnd_key) if rnd else None,
             novelty=Moments(*[jnp.zeros(())] * 3),
@@ -138,19 +136,14 @@ def make_learner(
         # One observation of each sequence: neighbours look alike.
         state = _update_normalisation(state, steps.observation[:, 0], rules)
         trained = jax.tree.map(lambda leaf: leaf[:, rules.prefix :], steps)
-        # Of each step's next observation; the predictor learns from it.
-        rnd_state, novelty = state.rnd, jnp.zeros_like(trained.reward[:, 1:])
-        if rnd is not None and rnd_state is not None:
-            rnd_state, novelty = rnd.update(rnd_state, trained.observation[:, 1:])
-        intrinsic, recent = _intrinsic_rewards(novelty, state.novelty, trained, rules)
-        sources = {"extrinsic": trained.reward[:, 1:], "intrinsic": intrinsic}
-        rewards = jnp.stack([sources[head.source] for head in heads], axis=-1)
+        state, novelty = _update_novelty(state, trained, rnd)
+        rewards = _head_rewards(novelty, state.novelty, trained, rules)
 
         (loss, outputs), gradient = jax.value_and_grad(r2d2_loss, has_aux=True)(
             state.network,
             state.target,
             state.normalisation,
-            state.scales,
+            state.return_statistics,
             Batch(steps, core, rewards, weights),
             rules,
         )
@@ -158,32 +151,21 @@ def make_learner(
         changes, optimiser_state = optimiser.update(gradient, state.optimiser)
         network = jax.tree.map(jnp.add, state.network, changes)
         updates = state.updates + 1
-        # Actors see no intrinsic reward, so its scale is learned here.
-        scales = scaling.update(state.scales, outputs.statistics, heads, "intrinsic")
         learned = state._replace(
             network=network,
-            target=choose(updates % target_interval == 0, network, state.target),
+            target=_choose(updates % target_interval == 0, network, state.target),
             optimiser=optimiser_state,
-            scales=scales,
-            rnd=rnd_state,
-            novelty=recent,
+            # Actors see no intrinsic reward, so its scale is learned here.
+            return_statistics=scaling.update(
+                state.return_statistics, outputs.statistics, heads, "intrinsic"
+            ),
             updates=updates,
         )
         # One update that is not finite would spoil all that follow, so it is skipped.
         finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.all(jnp.isfinite(novelty))
         skipped = before.skipped.count(finite)
-        state = choose(finite, learned, before)._replace(skipped=skipped)
-        metrics = Metrics(
-            loss=loss,
-            td_error=jnp.mean(jnp.abs(outputs.errors.td), axis=(0, 1)),
-            scale=outputs.scale,
-            value=jnp.mean(outputs.errors.q_taken, axis=(0, 1)),
-            gradient_norm=norm,
-            priority=jnp.mean(outputs.priorities),
-            intrinsic_reward=jnp.mean(novelty),
-            skipped=skipped.total.astype(jnp.float32),
-            skipped_in_a_row=skipped.most_in_a_row.astype(jnp.float32),
-        )
+        state = _choose(finite, learned, before)._replace(skipped=skipped)
+        metrics = _measure(loss, norm, novelty, outputs, skipped)
         return state, outputs.priorities, metrics
 
     def update_return_scales(
@@ -192,15 +174,38 @@ def make_learner(
         block = scaling.block_statistics(
             steps.reward, is_terminal(steps, rules), steps.is_first, values, heads
         )
-        return state._replace(
-            scales=scaling.update(state.scales, block, heads, "extrinsic")
-        )
+        statistics = scaling.update(state.return_statistics, block, heads, "extrinsic")
+        return state._replace(return_statistics=statistics)
 
     def no_metrics() -> Metrics:
         nothing, row = jnp.float32(jnp.nan), jnp.full(len(heads), jnp.nan)
         return Metrics(nothing, row, row, row, *[nothing] * 5)
 
     return Learner(init, update, update_return_scales, no_metrics)
+
+
+def _choose(condition: Bool[Array, ""], new, old):
+    return jax.tree.map(partial(jnp.where, condition), new, old)
+
+
+def _measure(
+    loss: Float[Array, ""],
+    gradient_norm: Float[Array, ""],
+    novelty: Float[Array, "N T"],
+    outputs: Outputs,
+    skipped: Skipped,
+) -> Metrics:
+    return Metrics(
+        loss=loss,
+        td_error=jnp.mean(jnp.abs(outputs.errors.td), axis=(0, 1)),
+        scale=outputs.scale,
+        value=jnp.mean(outputs.errors.q_taken, axis=(0, 1)),
+        gradient_norm=gradient_norm,
+        priority=jnp.mean(outputs.priorities),
+        intrinsic_reward=jnp.mean(novelty),
+        skipped=skipped.total.astype(jnp.float32),
+        skipped_in_a_row=skipped.most_in_a_row.astype(jnp.float32),
+    )
 
 
 def _update_normalisation(
@@ -223,19 +228,31 @@ def _update_normalisation(
         )
     if rules.normalise_values:
         normalisation = normalisation._replace(
-            value_mean=scaling.mean_value(state.scales), value_unit=state.scale
+            value_mean=scaling.mean_value(state.return_statistics), value_unit=state.scales
         )
     return state._replace(normalisation=normalisation, observations=seen)
 
 
-def _intrinsic_rewards(
-    novelty: Float[Array, "N T"], recent: Moments, steps: Step, rules: Rules
-) -> tuple[Float[Array, "N T"], Moments]:
-    """Returns the rewards of the intrinsic head, and the statistics with this batch."""
+def _update_novelty(
+    state: LearnerState, steps: Step, rnd: RND | None
+) -> tuple[LearnerState, Float[Array, "N T"]]:
+    """Trains the predictor, if there is one, on the observation that each step led to;
+    returns their novelty before that."""
+    rnd_state, novelty = state.rnd, jnp.zeros_like(steps.reward[:, 1:])
+    if rnd is not None and rnd_state is not None:
+        rnd_state, novelty = rnd.update(rnd_state, steps.observation[:, 1:])
     new = scaling.moments(novelty.reshape(-1), axis=0)
-    recent = scaling.merge(recent, new, scaling.RECENT_UPDATES * new.count)
-    rewards = scaling.scale_novelty(novelty, recent, rules.centre_novelty)
+    recent = scaling.merge(state.novelty, new, scaling.RECENT_UPDATES * new.count)
+    return state._replace(rnd=rnd_state, novelty=recent), novelty
+
+
+def _head_rewards(
+    novelty: Float[Array, "N T"], recent: Moments, steps: Step, rules: Rules
+) -> Float[Array, "N T H"]:
+    """Returns the reward of each step that each head predicts."""
+    intrinsic = scaling.scale_novelty(novelty, recent, rules.centre_novelty)
     if all(head.episodic for head in rules.heads):
         # The first observation of an episode is not what the last action led to.
-        rewards = jnp.where(steps.is_first[:, 1:], 0.0, rewards)
-    return rewards, recent
+        intrinsic = jnp.where(steps.is_first[:, 1:], 0.0, intrinsic)
+    rewards = {"extrinsic": steps.reward[:, 1:], "intrinsic": intrinsic}
+    return jnp.stack([rewards[head.source] for head in rules.heads], axis=-1)

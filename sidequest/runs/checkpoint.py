@@ -45,6 +45,8 @@ MANIFEST = "manifest.json"
 ARRAYS = "arrays.bin"
 LEARNER = "['run'].learner"
 """Where checkpoints keep the network and its normalisation."""
+_RENAMED = ("['run'].learner.scales.", "['run'].learner.return_statistics.")
+"""A path in checkpoints of former versions, and what it is now."""
 SCHEMA = 8
 KEPT = 2
 """Checkpoints of each run: one that turns out damaged has another before it."""
@@ -179,7 +181,7 @@ def read_manifest(path: Path) -> _Manifest:
             raise Damaged(f"{MANIFEST} is of schema {schema}; this version reads {SCHEMA}")
         body = unseal(body)
         leaves = {
-            leaf["path"]: (number, tuple(leaf["shape"]), leaf["dtype"])
+            leaf["path"].replace(*_RENAMED): (number, tuple(leaf["shape"]), leaf["dtype"])
             for number, leaf in enumerate(body["state"])
         }
         pieces = [Piece(*piece) for piece in body["pieces"]]

@@ -109,7 +109,7 @@ def init_run(agent: Agent, arrays: RunArrays, learner_key: Key) -> RunState:
 
 def newest_policy(agent: Agent, learner: LearnerState, meta: MetaState) -> Policy:
     """Returns what actors act by after a sync."""
-    return Policy(learner.q_function, learner.scale, agent.meta.arm_probabilities(meta))
+    return Policy(learner.q_function, learner.scales, agent.meta.arm_probabilities(meta))
 
 
 def stored_step(timesteps: Timestep, actions: Int[Array, "B"], records: StepRecord) -> Step:
@@ -137,7 +137,7 @@ def add_block(
     whole = jax.tree.map(lambda *halves: jnp.concatenate(halves), state.tail, tail)
     learner = agent.learner.update_return_scales(state.learner, steps, records.values)
     priorities = first_priorities(
-        whole.steps, whole.q_taken, whole.values, learner.scale[0], agent.rules
+        whole.steps, whole.q_taken, whole.values, learner.scales[0], agent.rules
     )
     replay = agent.replay.add(state.replay, steps, core, priorities)
     return state._replace(learner=learner, replay=replay, tail=tail)

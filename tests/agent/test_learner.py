@@ -210,7 +210,9 @@ def test_running_statistics_have_their_say_in_the_scale(batch):
         Moments(one, one, 900 * one), Moments(one, one, 0 * one), Moments(one, one, one)
     )
     _, priorities, _ = learner.update(state, *batch, WEIGHTS)
-    _, scaled, metrics = learner.update(state._replace(scales=seen), *batch, WEIGHTS)
+    _, scaled, metrics = learner.update(
+        state._replace(return_statistics=seen), *batch, WEIGHTS
+    )
     _, _, before = learner.update(state, *batch, WEIGHTS)
     np.testing.assert_allclose(metrics.scale, 30.0, rtol=1e-6)
     np.testing.assert_allclose(scaled * 30.0, priorities * before.scale, rtol=1e-5)
@@ -347,7 +349,7 @@ def test_novelty_learns_once_an_update_and_only_where_it_counts(batch):
     for number in range(3):
         assert state.rnd.optimiser == number
         state, _, metrics = learner.update(state, *batch, WEIGHTS)
-    counts = state.scales.reward.count
+    counts = state.return_statistics.reward.count
     # The extrinsic heads' statistics come from actors, not from replay.
     np.testing.assert_array_equal(counts, [0.0, 3 * ITEMS * (TRAINED - 1), 0.0])
     assert metrics.intrinsic_reward != 0.0
@@ -405,19 +407,19 @@ def test_what_actors_report_by_hand():
         is_first=jnp.array([[False], [True], [False]]),
     )
     values = jnp.array([[[7.0, 7.0, 7.0]], [[7.0, 7.0, 7.0]], [[10.0, 7.0, 20.0]]])
-    scales = learner.update_return_scales(state, steps, values).scales
+    statistics = learner.update_return_scales(state, steps, values).return_statistics
     # Returns: 4 + 0.9 * 10 = 13;  0, the end;  1 + 0.9 * 0 = 1.   Short: 14, 0, 1
     for h, gamma, returns in [(0, GAMMA, [1, 0, 13]), (2, SHORT, [1, 0, 14])]:
         for moments, seen in zip(
-            scales, ([1, 0, 4], [gamma, 0, gamma], returns), strict=True
+            statistics, ([1, 0, 4], [gamma, 0, gamma], returns), strict=True
         ):
             assert moments.count[h] == 3
             np.testing.assert_allclose(moments.mean[h], np.mean(seen), rtol=1e-5)
             np.testing.assert_allclose(moments.variance[h], np.var(seen), rtol=1e-4)
     # No actor sees an intrinsic reward.
-    for moments in scales:
+    for moments in statistics:
         assert moments.count[1] == moments.mean[1] == moments.variance[1] == 0.0
-    used = state._replace(scales=scales).scale
+    used = state._replace(return_statistics=statistics).scales
     spread = np.var([GAMMA, 0, GAMMA]) * np.mean(np.square([1, 0, 13]))
     np.testing.assert_allclose(used[0], np.sqrt(np.var([1, 0, 4]) + spread), rtol=1e-4)
     assert used[1] == np.float32(FLOOR)
@@ -430,9 +432,13 @@ def test_two_reports_are_one_of_both():
     for half in halves:
         state = learner.update_return_scales(state, half, values)
     rewards = np.concatenate([np.asarray(half.reward).ravel() for half in halves])
-    np.testing.assert_allclose(state.scales.reward.mean[0], rewards.mean(), atol=1e-6)
-    np.testing.assert_allclose(state.scales.reward.variance[0], rewards.var(), rtol=1e-5)
-    assert return_scale(state.scales)[0] >= np.sqrt(rewards.var()) * (1 - 1e-5)
+    np.testing.assert_allclose(
+        state.return_statistics.reward.mean[0], rewards.mean(), atol=1e-6
+    )
+    np.testing.assert_allclose(
+        state.return_statistics.reward.variance[0], rewards.var(), rtol=1e-5
+    )
+    assert return_scale(state.return_statistics)[0] >= np.sqrt(rewards.var()) * (1 - 1e-5)
 
 
 def test_a_network_without_a_prefix_starts_at_the_stored_state():
@@ -564,7 +570,7 @@ def test_the_normalisation_is_that_of_all_that_was_seen():
         seen.append(np.asarray(steps.observation[:, 0]))
         values = jnp.zeros((PREFIX + TRAINED, ITEMS, 1))
         state = learner.update_return_scales(state, over_time(steps), values)
-        scale = state.scale
+        scale = state.scales
         state, _, _ = learner.update(state, steps, random_core(seed), WEIGHTS)
     seen = np.concatenate(seen)
     mean, unit, _, value_unit = state.normalisation

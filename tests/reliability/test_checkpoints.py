@@ -8,6 +8,7 @@ import pickle
 import resource
 import zipfile
 import zlib
+from collections import namedtuple
 from pathlib import Path
 
 import jax
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sidequest.agent.scaling import Moments
 from sidequest.errors import CorruptFile, InvalidRequest
 from sidequest.records import seal, take_digest, unseal
 from sidequest.runs import arrays, checkpoint
@@ -258,6 +260,20 @@ def test_case_29_another_schema_is_named(tmp_path):
     (path / MANIFEST).write_bytes(seal(content | {"schema": 0}))
     found, (said,) = newest(tmp_path)
     assert found is None and f"schema 0; this version reads {SCHEMA}" in said
+
+
+def test_a_part_of_the_state_that_was_renamed_is_found(tmp_path):
+    def run(statistics: str, leaf):
+        learner = namedtuple("LearnerState", [statistics])(Moments(leaf, leaf, leaf))
+        return {"run": namedtuple("RunState", ["learner"])(learner)}
+
+    state = run("scales", np.arange(3, dtype=np.float32))
+    checkpoint.write(tmp_path, Snapshot(RUN, 1, {}, {}, state))
+    spec = run("return_statistics", jax.ShapeDtypeStruct((3,), np.float32))
+    found, said = newest(tmp_path, spec)
+    assert not said
+    restored = found.state["run"].learner.return_statistics
+    np.testing.assert_array_equal(restored.variance, [0, 1, 2])
 
 
 def test_tables_cut_short_lead_to_an_older_checkpoint(tmp_path):

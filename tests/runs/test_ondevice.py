@@ -165,7 +165,7 @@ def test_actors_pull_at_their_interval_only(loop, alone):
         synced, kept = arrays((after.policy, before.policy))
         expected = kept[:2]
         if block % 2 == 1:
-            expected = arrays((after.learner.q_function, after.learner.scale))
+            expected = arrays((after.learner.q_function, after.learner.scales))
         jax.tree.map(np.testing.assert_array_equal, tuple(synced[:2]), tuple(expected))
         # Arms are those of the bandits after every block.
         arms = arm_probabilities(after.meta)
