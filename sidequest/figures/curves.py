@@ -1,8 +1,8 @@
 """Learning curves: the return of the greedy policy over environment frames.
 
-The four granularities over all games (figure 3) and game by game (figure 10), and curves
-that compare one choice: the informed triggers (figure 8), off-policy correction (figure 15)
-and the explore modes (figure 16).
+The four granularities over all games (figure 3), variants game by game (figure 10), and
+curves that compare one choice: the informed triggers (figure 8), off-policy correction
+(figure 15) and the explore modes (figure 16).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +26,7 @@ _COLUMNS = 4
 _BINS = 40
 _MOST_SETTINGS = 4  # that explore modes are compared on
 _FEW_LINES = 3  # whose bands can be told apart
+_MOST_LINES = 8  # that can be told apart
 _CAPPED = "Human-capped: a run's score on a game counts as 1 at most."
 _CUT, _UNCUT = "Watkins: traces are cut", "uncorrected"
 
@@ -146,6 +147,7 @@ def _compare(
     line: str = "variant",
     changes: Mapping[str, dict[str, Any]] | None = None,
     keys: Sequence[Line2D] = (),
+    notes: Sequence[str] = (),
     **options: Any,
 ) -> Plot | None:
     """Plots the runs of each `panel`; each `section` begins a new row of at most four.
@@ -173,18 +175,22 @@ def _compare(
         ylabels=["return"],
         options=options,
         keys=keys or style.keys(distinct(runs, "variant")),
+        notes=notes,
     )
     table = summarise(runs, *dict.fromkeys(["variant", line, "game"]))
-    caption = f"Highest final mean. {' '.join(_winners(runs, line))}"
+    winners = _winners(runs, line)
+    caption = f"Highest final mean. {' '.join(winners)}" if winners else ""
     return Plot(figure, caption, table)
 
 
 def _winners(runs: pl.DataFrame, line: str) -> list[str]:
-    """Says, for each explore mode, in how many panels each line has the highest mean."""
+    """Says, for each mode with several lines, how often each has the highest mean."""
     label = "setting" if line == "variant" else line
     sentences = []
     for mode in modes_in(distinct(runs, "variant")):
         means = runs.filter(mode=mode).group_by("panel", label).agg(pl.mean("score"))
+        if means[label].n_unique() == 1:
+            continue
         best = means.filter(pl.col("score") == pl.max("score").over("panel"))
         tied = pl.when(pl.len().over("panel") > 1).then(pl.lit("no difference"))
         first = best.with_columns(tied.otherwise(label).alias("first")).unique("panel")
@@ -211,10 +217,23 @@ def _granularity_runs(records: Records) -> pl.DataFrame:
 
 
 def learning_curves(records: Records) -> Plot | None:
-    """Plots a panel of learning curves for each explore mode and game (figure 10)."""
+    """Plots a panel of learning curves for each explore mode and game (figure 10).
+
+    Where a mode has more variants than lines can be told apart, one stands for each
+    granularity, as in the paper.
+    """
+    runs, lines, notes = evaluated_runs(records), [], []
+    for mode in modes_in(distinct(runs, "variant")):
+        shown = every = distinct(runs.filter(mode=mode), "variant")
+        if len(every) > _MOST_LINES:
+            stand = [*representatives(every, mode).values()]
+            shown = stand if len(stand) > 1 else every[:_MOST_LINES]
+            said = f"{len(shown)} of {len(every)} variants. The final scores show all."
+            notes.append(f"{mode}: {said}")
+        lines += shown
     panel = pl.concat_str("mode", "game", separator="  ")
-    runs = _granularity_runs(records).with_columns(section="mode", panel=panel)
-    return _compare("learning-curves", records, runs)
+    runs = arrange(runs, variant=lines).with_columns(section="mode", panel=panel)
+    return _compare("learning-curves", records, runs, notes=notes)
 
 
 def final_scores(
@@ -276,6 +295,9 @@ def aggregate(records: Records) -> Plot | None:
         if name != "median" or len(own) > 2
     ]
     notes = [*([_CAPPED] if scale.kind == "human" else []), *_game_notes(every, games)]
+    candidates = evaluated_runs(records).filter(pl.col("mode").is_in([*games]))
+    if len(distinct(candidates, "variant")) > len(distinct(every, "variant")):
+        notes.append("One variant stands for each granularity. The final scores show all.")
     if short := len(every) - len(begun):
         notes.append(f"Left out: {style.count(short, 'run')} too short to have a curve.")
     rows = []

@@ -136,10 +136,26 @@ def test_learning_curves_have_a_panel_for_each_mode_and_game(plots):
     np.testing.assert_allclose(line.get_ydata()[-1], 31.0)  # seeds score 30 and 32
 
 
+def test_up_to_eight_variants_all_have_a_curve(study_of):
+    """Of more, one stands for each granularity, or the first eight if there is but one."""
+    intra = [f"XU-intra({n},blind,0.01,G)" for n in range(1, 10)]
+    for names, shown in (
+        (intra[:1], intra[:1]),
+        (intra[:8], intra[:8]),
+        (intra, intra[:8]),
+        ([STEP, *intra[:7]], [STEP, *intra[:7]]),
+        ([STEP, *intra[:8]], [STEP, intra[0]]),
+    ):
+        plot = learning_curves(study_of(*(Cell(name, GAMES[0], 0, 5.0) for name in names)))
+        assert set(plot.table["variant"]) == set(shown)
+        left_out = f"XU: {len(shown)} of {len(names)} variants."
+        assert (left_out in notes_of(plot.figure)) == (len(shown) < len(names))
+
+
 def test_the_winners_of_the_curves_are_said(plots, study_of):
     said = plots["learning-curves"].caption
     assert said.startswith("Highest final mean. XU, 2 games: intra(10,informed,p*,X) in 2.")
-    assert learning_curves(study_of(Cell(STEP, GAMES[0], 0, 5.0))) is None
+    assert learning_curves(study_of(Cell(STEP, GAMES[0], 0, 5.0))).caption == ""
     tied = study_of(*(Cell(name, GAMES[0], 0, 5.0) for name in (STEP, INTRA)))
     assert "XU, 1 game: no difference in 1." in learning_curves(tied).caption
 
@@ -155,6 +171,7 @@ def test_two_games_have_no_median_of_their_own(plots):
         "D  episode-level-*",
         "E  intra(10,informed,p*,X)",
     ]
+    assert "One variant stands for each granularity." in notes_of(figure)
     last = [line.get_ydata()[-1] for line in panels["XU  mean"].lines if line_is_mean(line)]
     assert len(last) == 5 and last == sorted(last)  # as the made-up scores are
     best = "XU, 2 games: XU-intra(10,informed,p*,X) is best (0."
