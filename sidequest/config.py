@@ -216,8 +216,9 @@ class EvaluationConfig:
     """The greedy evaluator and what is recorded."""
 
     interval: _Count = 1_000_000
-    """Frames between two evaluations, in compiled games. On emulators the evaluator never
-    stops, as in the paper. Ours."""
+    """Frames between two evaluations, in compiled games; unless it is set, `train` takes at
+    most a tenth of the run. On emulators the evaluator never stops, as in the paper.
+    Ours."""
     episodes: _Batch = 10
     """Episodes of one evaluation; on emulators, the number of emulators. Ours."""
     traces: _Count = 200
@@ -336,7 +337,7 @@ def unknown_setting(name: str, components: Iterable[str] = ()) -> str:
     names = list(flatten(PAPER))
     if same := [one for one in names if one.endswith(f".{name.lower()}")]:
         return f"no setting {name!r}; did you mean {' or '.join(same)}?"
-    return unknown("setting", name, [*components, *names])
+    return unknown("setting", name, [*components, *names], "sidequest settings")
 
 
 def rename(flat: Mapping[str, Any]) -> dict[str, Any]:

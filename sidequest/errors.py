@@ -130,9 +130,10 @@ def cannot_write(path: Path, error: Exception) -> CannotWrite:
     return CannotWrite(f"cannot write {path}: {reason}. {advice}")
 
 
-def unknown(kind: str, name: str, choices: Iterable[str]) -> str:
-    """`no figure 'agregate'; did you mean aggregate?`, or else which there are."""
+def unknown(kind: str, name: str, choices: Iterable[str], lists: str = "") -> str:
+    """`no figure 'agregate'; did you mean aggregate?`, or else which there are, or what
+    command `lists` them."""
     choices = list(choices)
     near = difflib.get_close_matches(name.lower(), choices, 3, 0.6)
-    there = f"there are {', '.join(choices)}"
+    there = f"`{lists}` lists them" if lists else f"there are {', '.join(choices)}"
     return f"no {kind} {name!r}; {f'did you mean {near[0]}?' if near else there}"

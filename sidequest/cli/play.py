@@ -189,12 +189,12 @@ def watch(
             seed=seed,
             greedy=greedy,
             max_steps=max_steps,
-            report=lambda n: display.count(f"playing, {n:,} steps", n, max_steps + 1),
+            report=lambda n: display.count(f"playing, step {n:,}", n, max_steps + 1),
         )
         steps, spec = len(episode.trace.modes), player.game.spec
         ending = f"cut at {steps:,} steps" if episode.ending == "cut" else episode.ending
         title = f"{player.spec.variant}{', greedy' if greedy else ''}"
-        caption = Caption(title, f"{spec.name}, seed {seed}", ending)
+        caption = Caption(title, f"{spec.name}, seed {player.spec.seed}", ending)
         render = make_renderer(episode.observations, spec.maximum, spec.categories)
         if episode.frames is not None:
             render = episode.frames.__getitem__

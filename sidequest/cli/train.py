@@ -77,8 +77,8 @@ def train(
         emulators: Atari and Gymnasium: how many side by side; the paper has 120.
         replay_memory: Atari: memory for the frames in replay, such as 40GB; by default what
             the device has left beside the agent, at most what --set replay.capacity needs.
-        resume: Folders of interrupted runs; each resumes from its newest good checkpoint.
-            All other options are known from there.
+        resume: Folders of interrupted runs, or folders above them; each run that has not
+            finished resumes from its newest good checkpoint, with its own options.
         from_: Folder of a run to repeat from its beginning, in --out.
         fresh: Renames folders that hold a run, and starts from the beginning.
         checkpoint_every: Frames between two checkpoints, such as 2M; by default a tenth of
@@ -138,6 +138,7 @@ def parse_request(
     replay_memory: str | None,
 ) -> list[RunSpec]:
     """Turns options into runs; checks everything first, and reports all faults at once."""
+    from sidequest.config import change
     from sidequest.environments import registry
 
     faults: list[str] = []
@@ -181,6 +182,11 @@ def parse_request(
     if frames is None:
         frames = "2B" if preset == "paper" else "1M"
     count = attempt(read_count, frames, "--frames")
+    chosen = any(setting.startswith("evaluation.interval=") for setting in set)
+    if config and count and kind == "compiled" and not chosen:
+        # A short run has a curve too.
+        interval = max(1, min(config.evaluation.interval, count // 10))
+        config = change(config, **{"evaluation.interval": interval})
     memory = None
     if replay_memory is not None:
         memory = attempt(read_size, replay_memory, "--replay-memory")
@@ -197,15 +203,22 @@ def parse_request(
 
 
 def runs_to_resume(folders: Sequence[Path]) -> list[RunSpec]:
-    """Returns interrupted runs as their folders describe them."""
-    if len({folder.resolve() for folder in folders}) < len(folders):
+    """Returns the unfinished runs in folders or below them, as run.json describes them."""
+    runs = [run for folder in folders for run in _runs_in(folder)]
+    if len({run.resolve() for run in runs}) < len(runs):
         raise InvalidRequest("a folder is named twice")
-    runs = []
-    for folder in folders:
-        if check_run(folder).get("finished"):
-            raise InvalidRequest(f"{folder} has finished; there is nothing to resume")
-        runs.append(read_spec(folder))
-    return runs
+    unfinished = [run for run in runs if not check_run(run).get("finished")]
+    if not unfinished:
+        raise InvalidRequest(f"{runs[0]} has finished; there is nothing to resume")
+    return [read_spec(run) for run in unfinished]
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """Returns the folder itself if it holds a run, else those below it that do."""
+    if (folder / RUN_FILE).exists():
+        return [folder]
+    below = {path.parent for path in folder.rglob(RUN_FILE)}
+    return sorted(run for run in below if ".old-" not in run.name) or [folder]
 
 
 def run_to_repeat(folder: Path, out: Path) -> RunSpec:

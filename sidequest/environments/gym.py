@@ -159,6 +159,8 @@ def load(name: str) -> Callable[..., Any]:
         return lambda **options: gymnasium.make(
             identifier, disable_env_checker=True, **options
         )
+    if "/" in place or "\\" in rest or place.endswith(".py"):
+        raise BrokenRule("Name a module, not a file, as in mine:make_env for mine.py here.")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     found = getattr(import_module(place), rest)

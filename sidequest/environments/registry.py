@@ -2,6 +2,7 @@
 `gymnasium:ID` or `package.module:function`."""
 
 import difflib
+import re
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Literal, NamedTuple, TypeAlias
@@ -122,6 +123,8 @@ def check(name: str) -> None:
     if name in names:
         return
     nearest = _nearest(name, names)
+    if re.search(r"-v\d+$", name):  # an id of Gymnasium
+        nearest = [f"gymnasium:{name}", *nearest]
     hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
     if not is_atari(name) and _suite(name) not in _COMPILED:
         try:
@@ -130,6 +133,7 @@ def check(name: str) -> None:
         except (Exception, SystemExit) as error:
             also = "" if _suite(name) == "gymnasium" else hint
             hint = f" {gym.describe(error)}{also}"
+    hint = hint or " `sidequest games` lists them."
     raise InvalidRequest(f"There is no game called {name!r}.{hint}")
 
 

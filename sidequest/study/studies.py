@@ -155,7 +155,10 @@ def narrow(
 def find(name: str) -> Study:
     """Returns the study of this name, or raises `InvalidRequest` with the nearest names."""
     if name not in STUDIES:
-        raise InvalidRequest(unknown("study", name, STUDIES))
+        said = unknown("study", name, STUDIES, "sidequest study --list")
+        raise InvalidRequest(
+            f"{said} (one of your own: any of them with --variants, --games and --out)"
+        )
     return STUDIES[name]
 
 

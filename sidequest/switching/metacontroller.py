@@ -127,7 +127,10 @@ def name_arms(variant: Variant, arms: Arms | None) -> dict[str, float]:
         many: Any = arms if np.ndim(arms) else [arms]
         listed = list(many)
         if len(listed) != len(adapted):
-            raise VariantError(f"{variant} has the bandits {adapted}; got arms {listed}")
+            raise VariantError(
+                f"{variant} has the bandits {adapted}; arms fixes one number for each, and "
+                f"is {listed}"
+            )
         arms = dict(zip(adapted, listed, strict=True))
     fixed = {}
     for name, value in arms.items():

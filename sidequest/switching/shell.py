@@ -274,7 +274,8 @@ class Switch:
             found = str(saved.get(name))
             if found != str(own):
                 raise ValueError(
-                    f"the saved state is of the {name} {found}, this is of {own}"
+                    f"the state was saved with {name}={found or None}; "
+                    f"this switch has {name}={own or None}"
                 )
         state = _restore(self._state, saved)
         rng = np.random.default_rng()

@@ -28,6 +28,7 @@ REFUSED = [
     (["train", "XU-step-level-0.1", "--game", "minatar:brekout"], "minatar:breakout"),
     (["train", "XU-step-level-0.1", "--gane", "probe:constant"], "--game"),
     (["study", "qick"], "did you mean quick?"),
+    (["study", "mine"], "`sidequest study --list` lists them (one of your own: "),
     (["figures", ".", "--only", "agregate"], "did you mean aggregate?"),
     (["study", "--games", "minatar:brekout"], "minatar:breakout"),
     (["study", "--variants", "XU-sometimes"], "no variant has this name"),

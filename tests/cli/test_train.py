@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from sidequest.cli.train import parse_request
 from sidequest.config import SMALL, change
 from sidequest.records import IDENTITY, Recorder, read_run
 from sidequest.runs.display import Progress, RunProgress
@@ -14,6 +15,24 @@ ROWS = {
     "learning": [{"frames": 10, "loss": 0.5}],
     "bandits": [{"frames": 10, "bandit": "exploit", "arm": 0.1, "probability": 0.25}],
 }
+
+
+def test_evaluations_are_ten_or_as_asked(tmp_path):
+    rest = dict.fromkeys(("seeds", "seed", "preset", "emulators", "replay_memory"))
+    for frames, settings, interval in (
+        ("5", (), 1),
+        ("40k", (), 4_000),
+        ("1M", (), 50_000),
+        ("40k", ("evaluation.interval=30000",), 30_000),
+    ):
+        (spec,) = parse_request(
+            *(("XU-step-level-0.1",), tmp_path),
+            game="probe:constant",
+            frames=frames,
+            set=settings,
+            **rest,
+        )
+        assert spec.config.evaluation.interval == interval
 
 
 def test_train(tmp_path, capsys, monkeypatch):
@@ -48,7 +67,8 @@ def test_train(tmp_path, capsys, monkeypatch):
     assert [(str(spec.variant), spec.seed) for spec in trained] == [
         (variant, seed) for variant in variants for seed in (5, 6)
     ]
-    assert {spec.config for spec in trained} == {change(SMALL, **{"replay.ratio": 1.0})}
+    changes = {"replay.ratio": 1.0, "evaluation.interval": 400}  # ten evaluations
+    assert {spec.config for spec in trained} == {change(SMALL, **changes)}
     assert {(spec.game, spec.frames) for spec in trained} == {("probe:constant", 4_000)}
     said = capsys.readouterr()
     folders = said.out.split()

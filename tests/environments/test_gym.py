@@ -1,6 +1,7 @@
 """Environments of Gymnasium, by their id or from a function, beside Gymnasium's own."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -147,11 +148,17 @@ def test_what_cannot_be_played_is_refused(name, message):
         (OWN + "missing", "has no attribute 'missing'"),
         ("tests.nowhere:walk", "No module named 'tests.nowhere'"),
         (OWN + "__name__", "it is no function"),
+        ("./mine.py:make_env", "Name a module, not a file, as in mine:make_env"),
+        ("mine.py:make_env", "Name a module, not a file"),
+        (r"C:\mine.py:make_env", "Name a module, not a file"),
+        ("LunarLander-v3", r"Did you mean gymnasium:LunarLander-v3\?$"),
         ("minigird:empty_5x5", "No module .* Did you mean minigrid:empty_5x5"),
     ],
 )
 def test_unknown_names(name, message):
-    with pytest.raises(InvalidRequest, match=f"no game called {name!r}.*{message}"):
+    with pytest.raises(
+        InvalidRequest, match=f"no game called {re.escape(repr(name))}.*{message}"
+    ):
         registry.check(name)
 
 

@@ -89,7 +89,9 @@ def test_a_wrong_name_gets_the_nearest(wrong, right):
 
 
 def test_a_name_like_no_other_gets_no_suggestion():
-    with pytest.raises(InvalidRequest, match="no game called 'qqqq'.$"):
+    with pytest.raises(
+        InvalidRequest, match="called 'qqqq'. `sidequest games` lists them.$"
+    ):
         registry.check("qqqq")
 
 

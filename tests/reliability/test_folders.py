@@ -107,6 +107,18 @@ def test_a_run_that_is_there_is_not_begun_again(tmp_path, capsys):
     assert call("train", "--resume", str(folder)) == 66
 
 
+def test_a_folder_above_runs_resumes_those_that_have_not_finished(tmp_path):
+    one, two, done = (create_run(tmp_path / f"{name}/seed-0") for name in "abc")
+    write_json(done / RUN_FILE, read_run(done) | {"finished": "today"})
+    create_run(tmp_path / "a/seed-0.old-1")  # set aside by --fresh
+    assert [run.folder for run in runs_to_resume([tmp_path])] == [one, two]
+    assert [run.folder for run in runs_to_resume([two, done])] == [two]
+    with pytest.raises(InvalidRequest, match="has finished; there is nothing to resume"):
+        runs_to_resume([tmp_path / "c"])
+    with pytest.raises(InvalidRequest, match="a folder is named twice"):
+        runs_to_resume([tmp_path, one])
+
+
 def test_case_28_a_folder_of_another_run_is_refused(tmp_path):
     folder = create_run(tmp_path / "a")
     with pytest.raises(InvalidRequest, match="seed is 2, here 9"):

@@ -218,7 +218,7 @@ def test_types_are_checked_first(name, value, said):
         ("learning_rate", "did you mean learning.learning_rate"),
         ("Ratio", "did you mean replay.ratio"),
         ("replay", "did you mean replay."),
-        ("speed", "there are network"),
+        ("speed", "`sidequest settings` lists them"),
     ],
 )
 def test_an_unknown_setting_is_refused(name, hint):
