@@ -251,7 +251,7 @@ class RecurrentQNetwork(eqx.Module):
         """Draws the parameters of a network; its sizes are the paper's by default.
 
         Args:
-            convolutions: Of the torso; none for vectors.
+            convolutions: Of the torso; empty for vectors.
             torso_units: Linear layers between the convolutions and the LSTM.
             post_units: Linear layer between LSTM and heads; 0 for none.
             scan_unroll: Steps of the LSTM in one iteration of its loop.

@@ -93,7 +93,7 @@ def make_rnd(
     """Returns random network distillation for these observations.
 
     Args:
-        convolutions: None for vectors.
+        convolutions: Of both networks; empty for vectors.
         downsampling: Use every n-th pixel each way; 2 in the paper.
         units: Size of linear layers and outputs; 128 in the paper.
     """

@@ -192,7 +192,12 @@ def update(
     source: str | None = None,
 ) -> ReturnStatistics:
     """Merges a batch: over recent updates for the intrinsic head, else over all time. Only
-    heads with this source of reward change; by default all."""
+    heads with this source of reward take part; by default all.
+
+    Every call bounds an intrinsic head's count by the horizon of its own batch, also one
+    that this head takes no part in. So its horizon is the shorter of 200 updates and 200
+    blocks of the actors.
+    """
     updates = jnp.array(
         [RECENT_UPDATES if head.source == "intrinsic" else jnp.inf for head in heads]
     )

@@ -61,12 +61,12 @@ def make(
     sticky = resolve_sticky_actions(name, sticky_actions)
     if is_atari(name):
         return atari.make(name, sticky)
-    if name not in _factories():
-        game = _make_own(name, sticky)
-    elif isinstance(game := _factories()[name](), HostedGame) and sticky:
-        raise InvalidRequest(f"{name}: {_STICKY_ELSEWHERE}")
+    own = name not in _factories()
+    game = _make_own(name, sticky) if own else _factories()[name]()
     if isinstance(game, CompiledEnvironment):
         return with_sticky_actions(game, sticky)
+    if sticky and not own:
+        raise InvalidRequest(f"{name}: {_STICKY_ELSEWHERE}")
     return game
 
 

@@ -39,6 +39,7 @@ from sidequest.switching.variants import Amount, Variant, parse
 _State: TypeAlias = Literal["supported", "contradicted", "not supported", "cannot tell"]
 STATES: tuple[_State, ...] = ("supported", "contradicted", "not supported", "cannot tell")
 
+# Numbers of the rules; their texts in assets/texts.toml quote them by these names.
 TELL = {games: seeds_needed(games) for games in (1, 2, 5, 8)}
 """Seeds of each variant that tell a probability of improvement of 0.65 from one half."""
 EQUIVALENT = (0.25, 0.75)  # how often a run may win where two variants count as the same
@@ -597,7 +598,8 @@ _JUDGE: dict[str, Callable[..., Verdict]] = {
 
 
 def _make_claims() -> Iterator[Claim]:
-    """Joins each rule with its texts; the one named `result` is the rule's own."""
+    """Joins each rule with its texts, in which `{NAME}` is a number of this file; the text
+    named `result` is an argument of the rule."""
     for name, entry in texts("claims").items():
         words = {key: text.format_map(globals()) for key, text in entry.items()}
         result = {"result": words.pop("result")} if "result" in words else {}

@@ -45,6 +45,11 @@ class RunProgress(NamedTuple):
     rate: float
     """Their mean switching rate."""
 
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Returns what the last columns of the table show."""
+        return self.episode_return, self.greedy_return, self.p_X, self.rate
+
 
 class Progress(NamedTuple):
     """Holds what a display may show after a chunk. What is not known is NaN."""
@@ -195,7 +200,7 @@ class Log:
         """Returns headings, then a line for each run, the best first."""
         lines = [_LAYOUT.format(*_HEADINGS)]
         for run in self.ranked():
-            shown = ["" if math.isnan(x) else _three_digits(x) for x in run[3:]]
+            shown = ["" if math.isnan(x) else _three_digits(x) for x in run.numbers]
             line = _LAYOUT.format(run.variant, run.seed, short(run.frames), *shown)
             lines.append(line.rstrip())
         return lines
@@ -374,8 +379,8 @@ def _in_one_line(progress: Progress) -> str:
     if progress.replay_fill < 1:
         head += f", replay {progress.replay_fill:.0%} full"
     ranges = []
-    columns = zip(*(run[3:] for run in progress.runs), strict=True)
-    for name, values in zip(("return", "greedy", "p_X", "rate"), columns, strict=True):
+    columns = zip(*(run.numbers for run in progress.runs), strict=True)
+    for name, values in zip(_HEADINGS[3:], columns, strict=True):
         if known := [value for value in values if not math.isnan(value)]:
             low, high = _three_digits(min(known)), _three_digits(max(known))
             ranges.append(f"{name} {low}" if low == high else f"{name} {low}…{high}")

@@ -42,6 +42,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from sidequest.agent.learner import Metrics
 from sidequest.environments.base import HostedEnvironment, HostedGame
 from sidequest.replay.replay import Sample
 from sidequest.runs.build import Agent
@@ -50,6 +51,8 @@ from sidequest.runs.display import Display
 from sidequest.runs.emulators import build_groups, choose_groups
 from sidequest.runs.evaluation import GreedyEpisode, GreedyScores
 from sidequest.runs.hosted_device import (
+    Collected,
+    Playing,
     Programs,
     finish_block,
     init_state,
@@ -89,6 +92,20 @@ class _Unread(NamedTuple):
 class HostedRun:
     """One run on emulators: a `Runtime` for a group of one."""
 
+    # Set by `start` and `resume`. On the device:
+    state: RunState
+    block: Collected
+    playing: Playing | None
+    """Of the evaluator."""
+    metrics: Metrics
+    """Metrics of the newest update of this block."""
+    # On the host:
+    blocks: int
+    """Complete blocks so far."""
+    updates: int
+    """Updates so far, skipped ones included."""
+    unread: _Unread | None
+
     def __init__(
         self,
         agent: Agent,
@@ -112,7 +129,7 @@ class HostedRun:
     def start(self, arrays: RunArrays) -> None:
         """Begins a run: fresh parameters, empty replay, emulators as they are."""
         self._prepare(0, 0, None)
-        # First, so that a device need not hold two replays at a time.
+        # A run before this one goes first: a device need not hold two replays at a time.
         for name in ("state", "block", "playing"):
             self.__dict__.pop(name, None)
         self.state, self.block, self.playing = self.programs.init_state(arrays)

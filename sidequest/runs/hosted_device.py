@@ -102,7 +102,7 @@ def pack(tree: Any, axes: int) -> Packed:
     return Packed(jnp.concatenate(pieces, axis=-1), layout)
 
 
-class _Collected(NamedTuple):
+class Collected(NamedTuple):
     """The block that is being filled."""
 
     group_steps: Int[Array, ""]
@@ -120,7 +120,7 @@ class _Collected(NamedTuple):
         return steps._replace(observation=self.frames), records
 
 
-class _Playing(NamedTuple):
+class Playing(NamedTuple):
     """E greedy episodes side by side; their returns are counted on the host."""
 
     q_functions: QFunction
@@ -132,7 +132,7 @@ class _Playing(NamedTuple):
 
 def init_state(
     agent: Agent, episodes: int, arrays: RunArrays
-) -> tuple[RunState, _Collected, _Playing | None]:
+) -> tuple[RunState, Collected, Playing | None]:
     """Returns a run before its first group step: its state, without the environments, which
     are on the host, an empty block, and what the evaluator carries from step to step.
 
@@ -163,7 +163,7 @@ def arm_probabilities(agent: Agent, meta: MetaState) -> ArmProbabilities:
 
 
 def finish_block(
-    agent: Agent, run: RunState, block: _Collected, metrics: Metrics
+    agent: Agent, run: RunState, block: Collected, metrics: Metrics
 ) -> tuple[RunState, IterationRecord]:
     """Adds a complete block to replay; returns what the tables need of it."""
     steps, records = block.contents()
@@ -193,7 +193,7 @@ def unpack_timestep(frames: Num[Array, "B ..."], rest: Float[Array, "4 B"]) -> T
     return Timestep(frames, reward, terminated > 0, truncated > 0, is_first > 0)
 
 
-def empty_block(agent: Agent, policy: Policy, actors: ActorState) -> _Collected:
+def empty_block(agent: Agent, policy: Policy, actors: ActorState) -> Collected:
     """Returns a block before its first step; `policy` is for shapes only."""
     count = agent.environments
     steps = jax.tree.map(
@@ -210,7 +210,7 @@ def empty_block(agent: Agent, policy: Policy, actors: ActorState) -> _Collected:
         return jnp.zeros((agent.block_length, *leaf.shape), leaf.dtype)
 
     steps, records = jax.tree.map(blank, (steps, records))
-    return _Collected(
+    return Collected(
         group_steps=jnp.zeros((), jnp.int32),
         frames=steps.observation,
         packed=pack((steps._replace(observation=None), records), axes=2),
@@ -225,8 +225,8 @@ def step_group(
     policy: Policy,
     arrived: tuple[Num[Array, "size ..."], Float[Array, "4 size"]],
     actors: Packed,
-    block: _Collected,
-) -> tuple[Int[Array, "size"], Packed, _Collected]:
+    block: Collected,
+) -> tuple[Int[Array, "size"], Packed, Collected]:
     """Acts on the timesteps of the next group [size], and puts them into the block; actors
     are those of all environments [B]."""
     timesteps = unpack_timestep(*arrived)
@@ -245,7 +245,7 @@ def step_group(
         before.core,
         _columns(block.core, first, size),
     )
-    block = _Collected(
+    block = Collected(
         group_steps=block.group_steps + 1,
         frames=_put(block.frames, timesteps.observation[None], (t, first)),
         packed=_put(block.packed, row, (t, first)),
@@ -254,29 +254,29 @@ def step_group(
     return actions, _put(actors, pack(after, axes=1), (first,)), block
 
 
-def begin_playing(q_function: QFunction, episodes: int) -> _Playing:
+def begin_playing(q_function: QFunction, episodes: int) -> Playing:
     """Returns the evaluator before the first timesteps of its emulators."""
 
     def repeat(tree):
         return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], episodes, axis=0), tree)
 
     cores = repeat(q_function.initial_state())
-    return _Playing(repeat(q_function), cores, jnp.zeros(episodes, jnp.int32))
+    return Playing(repeat(q_function), cores, jnp.zeros(episodes, jnp.int32))
 
 
 def play(
     newest: QFunction,
     arrived: tuple[Num[Array, "E ..."], Float[Array, "4 E"]],
-    playing: _Playing,
-) -> tuple[Int[Array, "E"], _Playing]:
+    playing: Playing,
+) -> tuple[Int[Array, "E"], Playing]:
     """Makes a greedy step of each episode; those that start take the newest parameters."""
 
-    def one(timestep: Timestep, now: _Playing) -> tuple[Int[Array, ""], _Playing]:
+    def one(timestep: Timestep, now: Playing) -> tuple[Int[Array, ""], Playing]:
         q_function = jax.tree.map(
             lambda new, old: jnp.where(timestep.is_first, new, old), newest, now.q_functions
         )
         action, core = act_greedily(q_function, timestep, now.previous_actions, now.cores)
-        return action, _Playing(q_function, core, action)
+        return action, Playing(q_function, core, action)
 
     return jax.vmap(one)(unpack_timestep(*arrived), playing)
 

@@ -174,10 +174,8 @@ def _make_programs(
     runs: Sequence[RunSpec], display: Display
 ) -> list[tuple[_Program, list[RunSpec]]]:
     """Builds a program for each group of runs with the same heads; raises `ConfigError` if
-    that does not fit.
-
-    This is the only place where compiled games and games on emulators differ.
-    """
+    that does not fit. From here on, `_Program` says how compiled games and games on
+    emulators differ."""
     groups: dict[tuple[str, ...], list[RunSpec]] = {}
     for spec in runs:
         groups.setdefault(spec.variant.heads, []).append(spec)

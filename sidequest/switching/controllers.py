@@ -145,7 +145,7 @@ def make_controller(
             homeostat, signal = choose(informed, (observed, x.copy()), (homeostat, NAN))
             probability = overwrite(probability, informed, homeostat.probability)
         else:
-            memories, homeostat, signal = state[3:6]
+            memories, homeostat, signal = state.memories, state.homeostat, state.signal
         elapsed = state.elapsed + ONE_STEP
         if starts:
             probability = xp.where(first, arm.start, probability)

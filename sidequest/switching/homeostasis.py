@@ -174,7 +174,8 @@ def observe(
     # `change` is formed apart: added term by term to the log, its small parts would
     # drown in float32 when tau is 10^6.
     scale = Scale(count, scale.log + change, gain)
-    return HomeostasisState(seen, mean, variance, scale, probability, *state[5:])
+    decade, scales = state.decade, state.scales
+    return HomeostasisState(seen, mean, variance, scale, probability, decade, scales)
 
 
 def decade_of(rate: Float[AnyArray, "*B"]) -> Int[AnyArray, "*B"]:
