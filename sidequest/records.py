@@ -51,9 +51,7 @@ DIGESTS_FILE = "digests.json"
 STUDY_FILE = "study.json"
 FAILURES_FILE = "failures.json"
 TRACEBACKS_FILE = "failures.txt"
-_LIBRARIES = (
-    *("sidequest", "jax", "jaxlib", "equinox", "optax", "numpy", "ale-py", "gymnax"),
-)
+_LIBRARIES = "sidequest jax jaxlib equinox optax numpy ale-py gymnax".split()
 
 
 class Digest(NamedTuple):
@@ -360,23 +358,47 @@ _SETTINGS = {"*": _ANY}
 _DIGESTS = {"*": {"size": _COUNT, "sha256": _TEXT}}
 _CHECKPOINTS = {"every": _MAYBE_COUNT, "replay": _FLAG}
 _RUN: dict[str, Any] = {
-    **{"variant": _TEXT, "game": _TEXT, "seed": _COUNT, "frames?": _COUNT},
-    **{"config?": {"*": _SETTINGS}, "pace?": {"*": _COUNT}, "memory?": _MAYBE_COUNT},
-    **{"checkpoints?": _CHECKPOINTS, "saving?": _CHECKPOINTS, "sharded?": _FLAG},
+    "variant": _TEXT,
+    "game": _TEXT,
+    "seed": _COUNT,
+    "frames?": _COUNT,
+    "config?": {"*": _SETTINGS},
+    "pace?": {"*": _COUNT},
+    "memory?": _MAYBE_COUNT,
+    "checkpoints?": _CHECKPOINTS,
+    "saving?": _CHECKPOINTS,
+    "sharded?": _FLAG,
     "sticky_actions?": _NUMBER,
-    **{"device?": _TEXT, "versions?": {"*": _TEXT}, "python?": _TEXT, "cores?": _COUNT},
-    **{"platform?": _TEXT, "revision?": _MAYBE_TEXT, "command?": _TEXT, "started?": _TEXT},
+    "device?": _TEXT,
+    "versions?": {"*": _TEXT},
+    "python?": _TEXT,
+    "cores?": _COUNT,
+    "platform?": _TEXT,
+    "revision?": _MAYBE_TEXT,
+    "command?": _TEXT,
+    "started?": _TEXT,
     "resumed?": [{"frames": _COUNT, "time": _TEXT, "command": _TEXT, "changed": _SETTINGS}],
-    **{"finished?": _MAYBE_TEXT, "seconds?": _NUMBER, "frames_done?": _COUNT},
+    "finished?": _MAYBE_TEXT,
+    "seconds?": _NUMBER,
+    "frames_done?": _COUNT,
     "digests?": _DIGESTS,
 }
 _STUDY: dict[str, Any] = {
-    **{"name?": _TEXT, "title?": _TEXT, "started?": _TEXT, "command?": _TEXT},
-    **{"preset?": _TEXT, "settings?": _SETTINGS},
+    "name?": _TEXT,
+    "title?": _TEXT,
+    "started?": _TEXT,
+    "command?": _TEXT,
+    "preset?": _TEXT,
+    "settings?": _SETTINGS,
     "runs": [
         {
-            **{"id": _TEXT, "variant": _TEXT, "game": _TEXT, "seed": _COUNT},
-            **{"frames?": _COUNT, "folder": "path", "settings?": _SETTINGS},
+            "id": _TEXT,
+            "variant": _TEXT,
+            "game": _TEXT,
+            "seed": _COUNT,
+            "frames?": _COUNT,
+            "folder": "path",
+            "settings?": _SETTINGS,
         }
     ],
 }

@@ -194,7 +194,12 @@ def parse_request(
         raise InvalidRequest("\n".join(faults))
     return [
         RunSpec(
-            *(one, game, number, run_folder(out, one, game, number), config, count),
+            variant=one,
+            game=game,
+            seed=number,
+            folder=run_folder(out, one, game, number),
+            config=config,
+            frames=count,
             memory=memory,
         )
         for one in variants

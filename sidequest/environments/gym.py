@@ -88,7 +88,7 @@ class GymGroup:
         self._first: Timestep | None = None
         self._pipe, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(
-            target=step_forever,
+            target=_step_forever,
             args=(theirs, spec.name, sticky_actions, seeds, renders),
             daemon=True,
         )
@@ -214,7 +214,7 @@ def _bounds(space: Any) -> np.ndarray:
     return np.where((bound > 0) & (bound < _UNBOUNDED), bound, 1.0)
 
 
-def step_forever(
+def _step_forever(
     pipe: Connection, name: str, sticky_actions: float, seeds: Sequence[int], renders: bool
 ) -> None:
     """Is the main function of a process: answers actions with timesteps, until they end.

@@ -330,6 +330,13 @@ def aggregate(records: Records) -> Plot | None:
         notes=notes,
     )
     table = pl.DataFrame(rows).fill_nan(None)  # few seeds have no interval
+    ends = " ".join(_best_and_worst(table, games))
+    caption = f"Over the last 10% of training ({scale.label}). {ends}"
+    return Plot(figure, caption, table)
+
+
+def _best_and_worst(table: pl.DataFrame, games: Mapping[str, list[str]]) -> list[str]:
+    """Says, for each explore mode, which variants have the highest and the lowest mean."""
     sentences = []
     for mode, own in games.items():
         ranked = table.filter(pl.col("variant").str.starts_with(mode), statistic="mean")
@@ -339,8 +346,7 @@ def aggregate(records: Records) -> Plot | None:
             f"{mode}, {style.count(len(own), 'game')}: {best} is best "
             f"({most:z.2f}), {worst} worst ({least:z.2f})."
         )
-    caption = f"Over the last 10% of training ({scale.label}). {' '.join(sentences)}"
-    return Plot(figure, caption, table)
+    return sentences
 
 
 def _game_notes(runs: pl.DataFrame, games: Mapping[str, list[str]]) -> list[str]:

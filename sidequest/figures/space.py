@@ -90,8 +90,10 @@ def _plot(name: str, runs: pl.DataFrame) -> Plot | None:
         style.write_letters(axes, letters, style.SMALL - 1, early)
     caption = " ".join(_sentences(points))
     names = {
-        **{"early_p_X": "p_X, first 10%", "late_p_X": "p_X, last 10%"},
-        **{"early_rmed_X": "rmed_X, first 10%", "late_rmed_X": "rmed_X, last 10%"},
+        "early_p_X": "p_X, first 10%",
+        "late_p_X": "p_X, last 10%",
+        "early_rmed_X": "rmed_X, first 10%",
+        "late_rmed_X": "rmed_X, last 10%",
     }
     return Plot(figure, caption, points.drop("scores", "setting", "hollow").rename(names))
 

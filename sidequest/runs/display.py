@@ -122,10 +122,15 @@ class ProgressMeter:
         frame_rate, update_rate, _ = new / new[2] * len(rows)
         runs = [
             RunProgress(
-                *(*name, frames, _mean(episodes, "return"), greedy_return),
-                *(_mean(episodes, "p_X"), _mean(episodes, "realised_rate")),
+                variant,
+                seed,
+                frames,
+                episode_return=_mean(episodes, "return"),
+                greedy_return=greedy_return,
+                p_X=_mean(episodes, "p_X"),
+                rate=_mean(episodes, "realised_rate"),
             )
-            for name, episodes, greedy_return in zip(
+            for (variant, seed), episodes, greedy_return in zip(
                 self._runs, self._episodes, self.evaluations, strict=True
             )
         ]

@@ -23,7 +23,7 @@ _Built = TypeVar("_Built")
 NICENESS = 10
 """How much emulators lower their priority; any user may lower a priority."""
 
-FEWEST_GROUPS = 3
+_FEWEST_GROUPS = 3
 """One arrives, one is acted on, one emulates."""
 _MOST_GROUPS = 12
 _ENOUGH_GROUPS = 4
@@ -40,10 +40,10 @@ _CHECKS, _CHECK_SECONDS = 300, 1.0
 
 def choose_groups(environments: int) -> int:
     """Returns as many groups as can be large, or else as few as keep the loop going."""
-    fitting = [n for n in range(FEWEST_GROUPS, _MOST_GROUPS + 1) if environments % n == 0]
+    fitting = [n for n in range(_FEWEST_GROUPS, _MOST_GROUPS + 1) if environments % n == 0]
     if not fitting or environments < 1:
         raise ConfigError(
-            f"acting.environments is {environments}; emulators run in {FEWEST_GROUPS} to "
+            f"acting.environments is {environments}; emulators run in {_FEWEST_GROUPS} to "
             f"{_MOST_GROUPS} groups of one size, so it must be a multiple of one of these "
             f"numbers"
         )

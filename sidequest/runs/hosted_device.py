@@ -140,7 +140,7 @@ def init_state(
     """
     learner_key, _ = jax.random.split(jax.random.fold_in(arrays.key, BEGIN))
     run = strip_weak_types(init_run(agent, arrays, learner_key))
-    block = empty_block(agent, run.policy, run.actors)
+    block = _empty_block(agent, run.policy, run.actors)
     # Copies, since updates donate the learner and group steps the actors.
     run = run._replace(
         key=jax.random.clone(arrays.key),
@@ -193,7 +193,7 @@ def unpack_timestep(frames: Num[Array, "B ..."], rest: Float[Array, "4 B"]) -> T
     return Timestep(frames, reward, terminated > 0, truncated > 0, is_first > 0)
 
 
-def empty_block(agent: Agent, policy: Policy, actors: ActorState) -> Collected:
+def _empty_block(agent: Agent, policy: Policy, actors: ActorState) -> Collected:
     """Returns a block before its first step; `policy` is for shapes only."""
     count = agent.environments
     steps = jax.tree.map(

@@ -84,7 +84,11 @@ def read_spec(folder: Path) -> RunSpec:
         check(config)
         checkpoints = run.get("checkpoints", run.get("saving", {}))  # its former name
         return RunSpec(
-            *(parse(run["variant"]), run["game"], run["seed"], folder, config),
+            variant=parse(run["variant"]),
+            game=run["game"],
+            seed=run["seed"],
+            folder=folder,
+            config=config,
             frames=run["frames"],
             memory=run.get("memory"),
             checkpoints=Checkpointing(**checkpoints),

@@ -31,7 +31,13 @@ _GreedyRow = tuple[int, Any, Any]
 """Frames of the run when a greedy episode began, its return, its length."""
 
 _SUMMARY = (
-    *("length", "p_X", "med_X", "rmed_X", "periods", "realised_rate", "target_rate"),
+    "length",
+    "p_X",
+    "med_X",
+    "rmed_X",
+    "periods",
+    "realised_rate",
+    "target_rate",
 )
 """Columns of `episodes` that are named like the fields of `EpisodeSummary`."""
 
@@ -229,7 +235,9 @@ class GroupLog:
         config, total = self.specs[0].config, self.specs[0].frames
         self._logs = [
             RunLog(
-                *(spec.variant, agent.arms, agent.heads),
+                spec.variant,
+                agent.arms,
+                agent.heads,
                 frames_per_step=agent.environments * agent.frames_per_step,
                 trace_interval=total // config.evaluation.traces,
             )

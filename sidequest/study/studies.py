@@ -89,7 +89,12 @@ def jobs_of(study: Study) -> tuple[Job, ...]:
             for name, seed in itertools.product(grid.variants, seeds):
                 folder = _folder(parsed[name], game, seed, grid.settings)
                 spec = RunSpec(
-                    *(parsed[name], game, seed, folder, config, study.frames),
+                    variant=parsed[name],
+                    game=game,
+                    seed=seed,
+                    folder=folder,
+                    config=config,
+                    frames=study.frames,
                     memory=study.memory,
                     checkpoints=checkpoints,
                 )

@@ -51,7 +51,7 @@ DISCOUNT = 0.997  # the paper's
 UNIFORMS = 1 + len(DIMENSIONS)
 """Uniform random numbers that a step of one environment takes: for its mode and its arm."""
 STATISTICS = ("p_X", "med_X", "rmed_X", "realised_rate", "return", "length")
-LARGEST = float(np.finfo(np.float32).max)
+_LARGEST = float(np.finfo(np.float32).max)
 _SHARED = 4  # a bandit's update waits for a quarter of the environments
 
 SignalFunction: TypeAlias = Callable[[Signals], Any] | Signal
@@ -268,4 +268,4 @@ def count_episodes(
     known = counted & xp.isfinite(values)
     sums = sums + xp.where(known, values, ZERO).sum(1)
     counts = (counts + known.sum(1)).astype(np.int32)
-    return xp.clip(sums, -LARGEST, LARGEST), counts
+    return xp.clip(sums, -_LARGEST, _LARGEST), counts
