@@ -216,9 +216,8 @@ class EvaluationConfig:
     """The greedy evaluator and what is recorded."""
 
     interval: _Count = 1_000_000
-    """Frames between two evaluations, in compiled games; unless it is set, `train` takes at
-    most a tenth of the run. On emulators the evaluator never stops, as in the paper.
-    Ours."""
+    """Frames between two evaluations, in compiled games; unless it is set, a tenth of the
+    run at most. On emulators the evaluator never stops, as in the paper. Ours."""
     episodes: _Batch = 10
     """Episodes of one evaluation; on emulators, the number of emulators. Ours."""
     traces: _Count = 200
@@ -309,6 +308,13 @@ def _flatten(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         for component, entries in settings.items()
         for name, value in entries.items()
     }
+
+
+def evaluate_often(config: Config, frames: int) -> Config:
+    """Returns a config with at least ten evaluations in so many frames: a short run has a
+    curve too."""
+    interval = max(1, min(config.evaluation.interval, frames // 10))
+    return change(config, **{"evaluation.interval": interval})
 
 
 def change(config: Config, **settings: Any) -> Config:

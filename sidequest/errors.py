@@ -102,7 +102,7 @@ def missing_extra(what: str, error: ModuleNotFoundError) -> ImportError:
     package = (error.name or "").partition(".")[0]
     if package not in _TRAIN:
         return error
-    return MissingExtra(f"{what} needs {package}: pip install 'sidequest[train]'")
+    return MissingExtra(f'{what} needs {package}: in the clone, pip install ".[train]"')
 
 
 def resume_command(folders: Iterable[Path]) -> str:

@@ -199,7 +199,7 @@ def test_a_command_whose_extra_is_missing_says_which_to_install():
         assert done.returncode == 2, (arguments, done.stderr)
         assert done.stderr.count("\n") == 1, done.stderr
         assert f"`sidequest {arguments[0]}` needs " in done.stderr
-        assert "pip install 'sidequest[train]'" in done.stderr
+        assert 'pip install ".[train]"' in done.stderr
 
 
 def test_extras_are_what_the_message_says():

@@ -22,6 +22,6 @@ def test_a_missing_library_is_named_in_one_line(extra):
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1] == (
         f"ImportError: sidequest.integrations.{extra} needs torch: "
-        f'pip install "sidequest[{extra}]"'
+        f'in the clone, pip install ".[{extra}]"'
     )
     assert "During handling" not in done.stderr

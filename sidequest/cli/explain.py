@@ -14,7 +14,7 @@ from tyro.conf import Positional
 
 from sidequest.cli.options import Flag, check_range, option
 from sidequest.config import Config, Setting, describe_settings, unknown_setting
-from sidequest.errors import InvalidRequest
+from sidequest.errors import CannotWrite, InvalidRequest
 from sidequest.switching.descriptions import (
     HEADS,
     PAPER_VARIANTS,
@@ -253,7 +253,7 @@ def _draw(variant: Variant, trace: Trace, path: Path) -> None:
     try:
         save(draw_example(trace, str(variant)), path)
     except OSError as error:
-        raise InvalidRequest(f"cannot write {path}: {error.strerror}") from error
+        raise CannotWrite(f"cannot write {path}: {error.strerror}") from error
     # Standard output may be read by a program that expects nothing else there.
     print(f"drawn: {path}", file=sys.stderr)
 

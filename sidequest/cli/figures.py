@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional
 
 from sidequest.cli.options import option, refuse
-from sidequest.errors import InvalidRequest, unknown
+from sidequest.errors import CannotWrite, InvalidRequest, unknown
 
 if TYPE_CHECKING:
     from sidequest.figures.data import Records
@@ -48,7 +48,7 @@ def figures(
             draw_study(Path(what), out, only)
     except OSError as error:
         where = out or what
-        raise InvalidRequest(f"cannot write to {where}: {error.strerror}") from error
+        raise CannotWrite(f"cannot write to {where}: {error.strerror}") from error
 
 
 def draw_study(folder: Path, out: Path | None, only: tuple[str, ...]) -> None:

@@ -19,7 +19,7 @@ from sidequest.cli.options import (
     option,
     use_compilation_cache,
 )
-from sidequest.errors import InvalidRequest, unknown
+from sidequest.errors import CannotWrite, InvalidRequest, unknown
 
 if TYPE_CHECKING:
     from sidequest.environments.registry import Game
@@ -208,7 +208,7 @@ def watch(
             out.parent.mkdir(parents=True, exist_ok=True)
             path = save_film(frames(), out, fps)
         except OSError as error:
-            raise InvalidRequest(f"cannot write to {out}: {error.strerror}") from error
+            raise CannotWrite(f"cannot write to {out}: {error.strerror}") from error
     total = episode.trace.reward.sum()
     print(f"{steps:,} steps, return {total:.4g}, {ending}", file=sys.stderr)
     print(path)
@@ -230,6 +230,6 @@ def _check_film(out: Path, fps: int) -> None:
         nearest = next(one for one in out.absolute().parents if one.exists())
         tempfile.TemporaryFile(dir=nearest).close()
     except OSError as error:
-        raise InvalidRequest(f"cannot write to {out}: {error.strerror}") from error
+        raise CannotWrite(f"cannot write to {out}: {error.strerror}") from error
     if out.suffix == ".mp4" and find_spec("av") is None:
         raise InvalidRequest(HINT)

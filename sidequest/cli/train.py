@@ -70,8 +70,8 @@ def train(
             returns a Gymnasium environment or one written in JAX.
         seeds: How many seeds of each variant.
         seed: The first of these seeds.
-        frames: Environment frames of each run, such as 500k or 2M; by default 1M with the
-            preset small, and 2B with paper.
+        frames: Environment frames of each run, such as 500k or 2M, rounded up to whole
+            blocks of steps; by default 1M with the preset small, and 2B with paper.
         preset: Settings: small, the default except on Atari, or paper, the default there.
         set: Changes one setting, as in --set replay.ratio=1.0; may be given again.
         emulators: Atari and Gymnasium: how many side by side; the paper has 120.
@@ -112,7 +112,7 @@ def train(
     runs = [_with_checkpoints(run, checkpoint_every, checkpoint_replay) for run in runs]
     if tensorboard and not find_spec("tensorboardX"):
         raise InvalidRequest(
-            "--tensorboard needs an extra: pip install 'sidequest[tensorboard]'"
+            '--tensorboard needs an extra: in the clone, pip install ".[train,tensorboard]"'
         )
     for run in runs:
         if fresh and (run.folder / RUN_FILE).exists():
@@ -138,7 +138,7 @@ def parse_request(
     replay_memory: str | None,
 ) -> list[RunSpec]:
     """Turns options into runs; checks everything first, and reports all faults at once."""
-    from sidequest.config import change
+    from sidequest.config import evaluate_often
     from sidequest.environments import registry
 
     faults: list[str] = []
@@ -183,10 +183,8 @@ def parse_request(
         frames = "2B" if preset == "paper" else "1M"
     count = attempt(read_count, frames, "--frames")
     chosen = any(setting.startswith("evaluation.interval=") for setting in set)
-    if config and count and kind == "compiled" and not chosen:
-        # A short run has a curve too.
-        interval = max(1, min(config.evaluation.interval, count // 10))
-        config = change(config, **{"evaluation.interval": interval})
+    if config and count and not chosen:
+        config = evaluate_often(config, count)
     memory = None
     if replay_memory is not None:
         memory = attempt(read_size, replay_memory, "--replay-memory")

@@ -46,7 +46,7 @@ _SHADE = "#f3dcea"  # behind the signal while the agent explores
 
 SUFFIXES = (".mp4", ".gif")
 FASTEST_GIF = 50  # frames a second; players slow down what is faster
-HINT = 'an mp4 needs PyAV: pip install "sidequest[video]"; or name a .gif file'
+HINT = 'an mp4 needs PyAV: in the clone, pip install ".[train,video]"; or name a .gif file'
 
 _TELEVISION = 4 / 3  # Atari's pixels are wider than they are tall
 _CELL = 30  # pixels of a tile's side

@@ -17,7 +17,7 @@ def require(module: str, extra: str) -> Any:
     except ModuleNotFoundError:
         raise ImportError(
             f"sidequest.integrations.{extra} needs {module.partition('.')[0]}: "
-            f'pip install "sidequest[{extra}]"'
+            f'in the clone, pip install ".[{extra}]"'
         ) from None
 
 

@@ -380,7 +380,9 @@ def _health(address: str, mode: str) -> tuple[bool, str]:
 def connect(address: str, folder: Path) -> Cluster:
     """Connects to a cluster, and chooses what each of its tasks will get."""
     if find_spec("ray") is None:
-        raise ConfigError("--cluster needs Ray: pip install 'sidequest[cluster]'")
+        raise ConfigError(
+            '--cluster needs Ray: in the clone, pip install ".[train,cluster]"'
+        )
     if address != "local" and not address.startswith("ray://"):
         _match_authentication(address)
     ray = import_module("ray")

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from sidequest.config import PRESETS, Config, change
+from sidequest.config import PRESETS, Config, change, evaluate_often
 from sidequest.environments import registry
 from sidequest.errors import InvalidRequest, unknown
 from sidequest.runs.spec import Checkpointing, RunSpec, run_folder
@@ -117,7 +117,8 @@ def _config_for(study: Study, grid: Grid, game: str) -> Config:
     """Returns the settings of a grid's runs: those of the preset for this kind of game,
     raw frames of emulators or small observations, then the study's, then the grid's."""
     preset = PRESETS[registry.fitting_preset(study.preset, game)]
-    return change(preset, **dict(study.settings + grid.settings))
+    settings = dict(study.settings + grid.settings)
+    return change(evaluate_often(preset, study.frames), **settings)
 
 
 def narrow(
@@ -148,8 +149,10 @@ def narrow(
         )
 
     new_variants = tuple(name for name in names if name not in known)
+    own = f"A study of your own, with the settings of {study.name}"
     grids = [*map(chosen, study.grids), Grid(new_variants, tuple(games) or study.games)]
     return study._replace(
+        title=own if new_games or new_variants else study.title,
         grids=tuple(grid for grid in grids if grid.games and grid.variants),
         seeds=study.seeds if seeds is None else seeds,
         first_seed=study.first_seed if first_seed is None else first_seed,

@@ -188,7 +188,7 @@ def test_a_film_that_cannot_be_written_is_refused_before_playing(
 ):
     (tmp_path / "file").write_text("no folder")
     (tmp_path / "folder.gif").mkdir()
-    assert run("watch", a_run, "--out", tmp_path / place) == 2
+    assert run("watch", a_run, "--out", tmp_path / place) == 73
     said = capsys.readouterr().err
     assert said.startswith(f"cannot write to {tmp_path / place}: ")
     assert said.count("\n") == 1
@@ -201,7 +201,7 @@ def test_a_read_only_folder_is_refused(a_run, tmp_path, capsys, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied", str(dir))
 
     monkeypatch.setattr("tempfile.TemporaryFile", fail)
-    assert run("watch", a_run, "--out", tmp_path / "new" / "a.gif") == 2
+    assert run("watch", a_run, "--out", tmp_path / "new" / "a.gif") == 73
     assert "a.gif: Permission denied" in capsys.readouterr().err
 
 
@@ -209,4 +209,4 @@ def test_without_pyav_there_is_a_hint(a_run, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "av", None)
     assert run("watch", a_run, "--out", tmp_path / "film.mp4") == 2
     said = capsys.readouterr().err
-    assert "sidequest[video]" in said and ".gif" in said and said.count("\n") == 1
+    assert ".[train,video]" in said and ".gif" in said and said.count("\n") == 1

@@ -77,6 +77,8 @@ def test_narrow_adds_what_is_new():
     more = narrow(EXAMPLE, games=["probe:by_action"], seeds=1)
     assert {job.spec.game for job in jobs_of(more)} == {"probe:by_action"}
     assert {str(job.spec.variant) for job in jobs_of(more)} == set(EXAMPLE.variants)
+    assert more.title == "A study of your own, with the settings of example"
+    assert narrow(EXAMPLE, games=["probe:two_step"]).title == EXAMPLE.title
     more = narrow(EXAMPLE, variants=["XU-episode-level-0.3"], seeds=1)
     assert ids(more) == [
         "XU-episode-level-0.3/probe:constant/0",
@@ -111,6 +113,15 @@ def test_narrow_refuses_what_there_is_not():
         jobs_of(narrow(find("paper"), games=["probe:constant"]))
 
 
+def test_a_study_evaluates_ten_times_or_as_its_settings_say():
+    def interval(name, **changes):
+        return jobs_of(narrow(find(name), **changes))[0].spec.config.evaluation.interval
+
+    assert (interval("small"), interval("gpu")) == (10_000, 50_000)
+    assert interval("small", frames=20_000) == 2_000
+    assert interval("quick", frames=20_000) == interval("quick") == 5_000
+
+
 def test_a_grid_overrides_a_setting_of_its_study():
     grid = Grid(("XU-step-level-0.01",), ("probe:constant",), (("replay.ratio", 2.0),))
     small = Study("s", "t", (grid,), 1, 1_000, "small", (("replay.ratio", 3.0),))
@@ -119,7 +130,8 @@ def test_a_grid_overrides_a_setting_of_its_study():
 
 def test_small_settings_on_emulators_are_those_for_frames():
     (job, *_) = jobs_of(narrow(EXAMPLE, games=["pong"]))
-    assert job.spec.config == change(SMALL_FRAMES, **{"replay.ratio": 1.0})
+    changes = {"replay.ratio": 1.0, "evaluation.interval": 100}  # of 1,000 frames
+    assert job.spec.config == change(SMALL_FRAMES, **changes)
 
 
 def test_the_papers_study_by_hand():
