@@ -41,6 +41,7 @@ class StopSignal:
         """Name of the signal that arrived, if one did."""
         self._say = say or write_stderr
         self._before: dict[signal.Signals, signal._HANDLER] = {}
+        self._listener: threading.Thread | None = None
 
     def __enter__(self) -> "StopSignal":
         if threading.current_thread() is not threading.main_thread():
@@ -56,7 +57,7 @@ class StopSignal:
         return self
 
     def __exit__(self, *_) -> None:
-        if not self._before:
+        if self._listener is None:
             return
         for number, handler in self._before.items():
             signal.signal(number, handler)

@@ -8,7 +8,7 @@ import time
 from rich.console import Console
 
 from sidequest.runs.display import Panel
-from sidequest.runs.process import _ONE_SIGNAL, SAVING, StopSignal
+from sidequest.runs.process import _ONE_SIGNAL, SAVING, SIGNALS, StopSignal
 
 
 def ask(interrupts: StopSignal) -> None:
@@ -32,6 +32,23 @@ def test_without_a_display_it_goes_to_standard_error(capfd):
     with StopSignal() as interrupts:
         ask(interrupts)
     assert capfd.readouterr().err == f"\nSIGTERM: {SAVING}\n"
+
+
+def test_nothing_is_left_open_where_all_signals_are_ignored():
+    def open_files() -> int:
+        return len(os.listdir("/dev/fd"))
+
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in SIGNALS}
+    try:
+        opened = open_files()
+        with StopSignal() as interrupts:
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert interrupts.requested is None
+        assert open_files() == opened
+        assert signal.set_wakeup_fd(-1) == -1
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_a_display_that_fails_does_not_end_listening(monkeypatch):
