@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from sidequest.errors import VariantError
 from sidequest.switching import bandits
 from sidequest.switching.arrays import ONE, fold_marked, namespace, slide
 from sidequest.switching.bandits import Ended
@@ -35,7 +36,6 @@ from sidequest.switching.variants import (
     Amount,
     ArmSets,
     Variant,
-    VariantError,
 )
 from sidequest.types import AnyArray
 
