@@ -43,7 +43,7 @@ class RunProgress(NamedTuple):
     p_X: float
     """Mean share of explore steps in these training episodes."""
     rate: float
-    """Their mean switching rate."""
+    """Switches to exploring for each exploit step of all of them."""
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -128,7 +128,7 @@ class ProgressMeter:
                 episode_return=_mean(episodes, "return"),
                 greedy_return=greedy_return,
                 p_X=_mean(episodes, "p_X"),
-                rate=_mean(episodes, "realised_rate"),
+                rate=_switching_rate(episodes),
             )
             for (variant, seed), episodes, greedy_return in zip(
                 self._runs, self._episodes, self.evaluations, strict=True
@@ -142,6 +142,15 @@ def _mean(rows: Iterable[Mapping[str, Any]], column: str) -> float:
     """Returns the mean of what is known of a column."""
     known = [float(row[column]) for row in rows if not math.isnan(row[column])]
     return sum(known) / len(known) if known else math.nan
+
+
+def _switching_rate(rows: Iterable[Mapping[str, Any]]) -> float:
+    """Returns the rate over all exploit steps: in a mean over episodes, a short one that a
+    switch ended counts as much as a long one."""
+    played = [row for row in rows if not math.isnan(row["realised_rate"])]
+    steps = [row["length"] * (1 - row["p_X"]) for row in played]
+    switches = [row["realised_rate"] * own for row, own in zip(played, steps, strict=True)]
+    return sum(switches) / sum(steps) if played else math.nan
 
 
 class Log:

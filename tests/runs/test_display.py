@@ -352,8 +352,9 @@ def test_the_panel_of_a_study():
         ]
 
 
-def episodes(returns, p_X=NAN, realised=NAN):
-    return [{"return": value, "p_X": p_X, "realised_rate": realised} for value in returns]
+def episodes(returns, p_X=NAN, realised=NAN, length=10):
+    row = {"p_X": p_X, "realised_rate": realised, "length": length}
+    return [{"return": value, **row} for value in returns]
 
 
 def update(meter, rows, frames=0, new_frames=100, seconds=1.0, updates=0):
@@ -388,13 +389,13 @@ def test_means_are_of_the_newest_episodes():
     meter = meter_of()
     assert math.isnan(update(meter, [{}]).runs[0].episode_return)
     rows = [
-        *episodes([1], 0.1, realised=0.01),
+        *episodes([1], 0.1, realised=1 / 90, length=100),
         *episodes([2], 0.2),  # never exploited: it has no rate
-        *episodes([6], 0.3, realised=0.03),
+        *episodes([6], 0.3, realised=2 / 210, length=300),
     ]
     (shown,) = update(meter, [{"episodes": rows}]).runs
     means = (shown.episode_return, shown.p_X, shown.rate)
-    assert means == pytest.approx((3.0, 0.2, 0.02))
+    assert means == pytest.approx((3.0, 0.2, 3 / 300))  # 3 switches, 300 exploit steps
     (shown,) = update(meter, [{"episodes": episodes([1e9] * 7 + [5] * 100)}]).runs
     assert shown.episode_return == 5.0
     assert update(meter, [{"episodes": []}]).runs[0].episode_return == 5.0
