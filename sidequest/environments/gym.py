@@ -163,7 +163,14 @@ def load(name: str) -> Callable[..., Any]:
         raise BrokenRule("Name a module, not a file, as in mine:make_env for mine.py here.")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
-    found = getattr(import_module(place), rest)
+    try:
+        module = import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name and (place == error.name or place.startswith(f"{error.name}.")):
+            where = f"on Python's path or in {os.getcwd()}."
+            raise BrokenRule(f"No module named {error.name!r} {where}") from None
+        raise  # one that the user's module imports
+    found = getattr(module, rest)
     if not callable(found):
         raise BrokenRule("it is no function that returns an environment")
     return found

@@ -32,6 +32,7 @@ from sidequest.types import Trace
 Pixels: TypeAlias = UInt8[np.ndarray, "_ _ 3"]
 
 _HEIGHT = 420  # of a frame in pixels; more if the game is taller
+_WIDEST = 800  # what a game is scaled up to
 _PANEL = 480  # width of what stands beside the game
 _MARGIN = 16
 _TRACK = _PANEL - 2 * _MARGIN  # width of the strip
@@ -261,8 +262,9 @@ def _render_bars(values: Float[np.ndarray, "N"]) -> Pixels:
 
 
 def _enlarge(image: Pixels) -> Pixels:
-    """Scales by the largest whole number that keeps it within a frame's height."""
-    factor = max(1, _HEIGHT // len(image))
+    """Scales by the largest whole number that makes it neither too tall nor too wide."""
+    height, width, _ = image.shape
+    factor = max(1, min(_HEIGHT // height, _WIDEST // width))
     return image.repeat(factor, axis=0).repeat(factor, axis=1)
 
 

@@ -146,7 +146,7 @@ def test_what_cannot_be_played_is_refused(name, message):
         ("gymnasium:json:CartPole", r"Did you mean gymnasium:json:CartPole-v1\?$"),
         ("gymnasium:nothing", "Environment `nothing` doesn't exist"),
         (OWN + "missing", "has no attribute 'missing'"),
-        ("tests.nowhere:walk", "No module named 'tests.nowhere'"),
+        ("tests.nowhere:walk", "No module named 'tests.nowhere' on Python's path or in /"),
         (OWN + "__name__", "it is no function"),
         ("./mine.py:make_env", "Name a module, not a file, as in mine:make_env"),
         ("mine.py:make_env", "Name a module, not a file"),

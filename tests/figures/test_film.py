@@ -49,6 +49,13 @@ def test_a_frame_has_the_game_and_the_mode_of_its_step():
         assert (frame[:, :420] == step).all()
 
 
+def test_a_wide_game_is_in_the_middle_and_not_wider_than_800_pixels():
+    frame = frames_of(trace_of("G"), lambda step: np.full((10, 150, 3), 9, np.uint8))[0]
+    assert frame.shape == (420, 750 + film._PANEL, 3)  # five times as large
+    shown = (frame[:, :750] == 9).all((1, 2))
+    assert shown.nonzero()[0].tolist() == list(range(185, 235))
+
+
 def test_modes_appear_as_they_happen():
     frames = frames_of(trace_of("GGXG"))
     width = film._STEP_WIDTHS[1]
