@@ -120,11 +120,15 @@ def step(
 ) -> tuple[Bool[AnyArray, "*B"], HomeostasisState]:
     """Takes in one signal and decides whether to switch at this step.
 
-    `key` is a key of JAX, or the uniform random number itself.
+    `key` is a key of JAX, or the uniform random number itself. A signal that is not finite
+    is ignored: it would spoil the averages for good.
     """
     xp = namespace(signal, rate, state.mean)
     signal, rate = xp.asarray(signal, np.float32), xp.asarray(rate, np.float32)
-    state = observe(bounded(signal), rate, turn_to(decade_of(rate), state), rule)
+    known, state = xp.isfinite(signal), turn_to(decade_of(rate), state)
+    seen = observe(bounded(xp.where(known, signal, ZERO)), rate, state, rule)
+    ignored = state._replace(probability=ZERO)
+    state = tree_map(lambda new, old: xp.where(known, new, old), seen, ignored)
     if not str(getattr(key, "dtype", "float")).startswith("float"):
         import jax
 

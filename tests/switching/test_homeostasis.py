@@ -258,6 +258,23 @@ def test_a_step_takes_plain_numbers():
     assert float(state.probability) == 1.0
 
 
+@pytest.mark.parametrize("array", [np.float32, jnp.float32])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_signal_that_is_not_finite_is_ignored(array, bad):
+    def play(*signals):
+        state = homeostasis.init()
+        for signal in signals:
+            fired, state = homeostasis.step(array(0), array(signal), array(0.1), state)
+            known.append((bool(fired), float(state.probability)))
+        return state
+
+    known: list[tuple[bool, float]] = []
+    spoilt, whole = play(1.0, 2.0, bad, 3.0), play(1.0, 2.0, 3.0)
+    jax.tree.map(np.testing.assert_array_equal, spoilt, whole)
+    assert known[2] == (False, 0.0)
+    assert known[3] == known[-1] and known[3][1] > 0
+
+
 def test_the_saturated_rule_is_the_default():
     signal = noise("lognormal", 50)
     state, states = homeostasis.init(), watch(signal, 0.1)
