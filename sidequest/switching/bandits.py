@@ -82,7 +82,7 @@ def proportional(arms: int, window: int | Literal["adaptive"] = "adaptive") -> B
     `window="adaptive"` takes the candidate 4K, 8K, ... 4096 that predicted the returns of
     recent episodes best, from the mean return of their arm; ties go to the longest.
     """
-    if arms < 1 or (window != "adaptive" and window < 1):
+    if arms < 1 or (window != "adaptive" and int(window) < 1):
         raise ValueError(f"arms is {arms} and window is {window}; both are 1 or more")
     candidates = _window_candidates(arms) if window == "adaptive" else ()
     size = candidates[-1] if candidates else int(window)

@@ -189,8 +189,8 @@ class Switch:
         return row if np.ndim(data) else np.array(row[0])
 
     def _row(self, name: str, data: ArrayLike | None) -> Float[np.ndarray, "*B"]:
-        """Returns finite numbers, one an environment; 0 if there are none."""
-        if data is None:
+        """Returns finite numbers, one an environment; 0 for a signal that was not given."""
+        if data is None and name in _GIVEN:
             return ZERO
         row = self._array(name, data, _FLOAT)
         if not surely_all(abs(row) < INFINITY):
@@ -282,7 +282,7 @@ class Switch:
         try:
             rng.bit_generator.state = json.loads(str(saved.get("random")))
             steps = _whole("steps", int(saved["steps"]), least=0)
-        except (TypeError, KeyError, ValueError) as error:
+        except (TypeError, KeyError, ValueError, OverflowError) as error:
             raise ValueError(
                 f"saved state: random or steps cannot be used: {error}"
             ) from None

@@ -68,6 +68,8 @@ def value_promise(
     """
     if horizon < 1:
         raise ValueError(f"horizon is {horizon}; a promise needs 1 step or more")
+    if order not in ("standard", "printed"):
+        raise ValueError(f"order is {order!r}; it is 'standard' or 'printed'")
     enough = np.array(horizon, np.int32)
 
     def init() -> PromiseState:

@@ -260,7 +260,12 @@ def test_a_state_with_nan_or_a_broken_generator_is_refused():
         ("controllers.homeostat.mean", mean),
         ("random", "{}"),
         ("random", "nonsense"),
+        (
+            "random",
+            before["random"].replace('"inc": ', '"inc": -'),
+        ),
         ("steps", -1),
+        ("steps", float("inf")),
     ]:
         with pytest.raises(ValueError, match="^saved state: "):
             switch.load_state_dict(before | {name: data})
@@ -587,6 +592,8 @@ def test_any_whole_number_is_a_seed():
         ({"discount": -0.1}, "discount is -0.1; it is 0 to 1"),
         ({"discount": 2}, "discount is 2; it is 0 to 1"),
         ({"discount": [0.5, 1e30]}, "it is 0 to 1"),
+        ({"discount": None}, "discount holds object; it is numbers or booleans"),
+        ({"reward": None}, "reward holds object; it is numbers or booleans"),
         ({"reward": [1j, 2j]}, "reward holds complex128; it is numbers or booleans"),
         ({"reward": "much"}, "reward holds <U4"),
         ({"value": np.array(["2020-01-01"] * 2, "M8[D]")}, r"value holds datetime64\[D\]"),

@@ -109,6 +109,11 @@ def test_a_promise_needs_a_step():
         value_promise(0)
 
 
+def test_the_order_of_rewards_is_one_of_two():
+    with pytest.raises(ValueError, match="order is 'backwards'; it is 'standard' or"):
+        value_promise(order="backwards")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "one, two, top, expected",
     [
