@@ -206,16 +206,29 @@ def test_the_small_study_has_every_comparison_of_the_paper():
 
 def test_the_study_for_one_gpu_by_hand():
     study = find("gpu")
-    names = {str(job.spec.variant) for job in jobs_of(study)}
-    assert len(names) == 11 + 3 and len(jobs_of(study)) == 14 * 5 * 8
+    jobs = jobs_of(study)
+    names = {str(job.spec.variant) for job in jobs}
+    assert len(names) == 11 + 5 and len(jobs) == 16 * 5 * 8 + 3 * 4 * 8
     assert {name for name in names if name.startswith("XI")} == {
-        *("XI-step-level-0.01", "XI-episode-level-*", "XI-intra(10,informed,p*,X)")
+        *("XI-experiment-level-X", "XI-experiment-level-G", "XI-step-level-0.01"),
+        *("XI-episode-level-*", "XI-intra(10,informed,p*,X)"),
     }
     assert names >= {"XU-intra(=,blind,n*,G)", "XU-intra(=,blind,n*,X)"}
     assert names >= {"XU-intra(10,blind,n*,G)", "XU-intra(10,blind,p*,G)"}
-    # One program for each game and set of heads: 88 runs with XU, 24 with XI.
-    groups = plan_groups(jobs_of(study), Machine("gpu", 1))
-    assert sorted(len(group.jobs) for group in groups) == [24] * 5 + [88] * 5
+    # Whether traces are cut is turned round in three variants.
+    turned = {
+        (job.spec.variant.mode, dict(job.settings)["learning.watkins"])
+        for job in jobs
+        if job.settings
+    }
+    assert turned == {("XU", True), ("XI", False)}
+    # One program for each game and set of heads: 88 runs with XU, 40 with XI; and with other
+    # settings 16 and 8 of them on four games.
+    groups = plan_groups(jobs, Machine("gpu", 1))
+    assert (
+        sorted(len(group.jobs) for group in groups)
+        == [8] * 4 + [16] * 4 + [40] * 5 + [88] * 5
+    )
 
 
 def test_test_sizes_keep_all_variants():
