@@ -222,7 +222,7 @@ def test_the_study_for_one_gpu_by_hand():
         if job.settings
     }
     assert turned == {("XU", True), ("XI", False)}
-    # One program for each game and set of heads: 88 runs with XU, 40 with XI; and with other
+    # One program for each game and set of heads: 88 runs with XU, 40 with XI; with other
     # settings 16 and 8 of them on four games.
     groups = plan_groups(jobs, Machine("gpu", 1))
     assert (
