@@ -65,6 +65,11 @@ def make(
     game = _make_own(name, sticky) if own else _factories()[name]()
     if isinstance(game, CompiledEnvironment):
         return with_sticky_actions(game, sticky)
+    if not isinstance(game, HostedGame):
+        raise InvalidRequest(
+            f"{name}: the function that was registered returned a {type(game).__name__}, "
+            f"neither a CompiledEnvironment nor a HostedGame"
+        )
     if sticky and not own:
         raise InvalidRequest(f"{name}: {_STICKY_ELSEWHERE}")
     return game

@@ -42,6 +42,8 @@ def simulate(
     rng = np.random.default_rng(seed)
     if surprise is None:
         surprise = _patches(rng, steps, episode)
+    if len(surprise) != steps:
+        raise ValueError(f"surprise has {len(surprise)} numbers for {steps} steps")
     signals = _synthetic_signals(rng, surprise, episode)
     functions = make_switch(variant, arms)
     state, rows = functions.init(1), []

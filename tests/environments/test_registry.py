@@ -109,6 +109,13 @@ def test_a_game_of_ones_own(monkeypatch):
         registry.register("game", lambda: environment)
 
 
+def test_what_is_registered_must_be_a_game(monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    registry.register("mine:nothing", lambda: None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="mine:nothing: .* a NoneType, neither"):
+        registry.make("mine:nothing")
+
+
 def test_sticky_actions_that_would_not_reach_emulators_are_refused(monkeypatch):
     monkeypatch.setattr(registry, "_registered", {})
     game = HostedGame(lambda **_: [], registry.make("pong").spec)

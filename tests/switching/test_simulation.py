@@ -51,3 +51,5 @@ def test_arms_may_be_fixed():
 def test_nothing_to_play_is_refused():
     with pytest.raises(ValueError, match="steps is 0 and episode is 500"):
         play("XU-step-level-0.5", steps=0)
+    with pytest.raises(ValueError, match="surprise has 5 numbers for 2000 steps"):
+        play("XU-step-level-0.5", surprise=np.zeros(5, np.float32))
