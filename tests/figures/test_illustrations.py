@@ -207,13 +207,13 @@ def test_the_command_writes_every_figure_and_says_where(capsys, tmp_path, monkey
 
 def test_what_cannot_be_drawn_is_refused(capsys, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    for arguments, says in (
-        (["nonsense"], "name a folder of runs, or illustrations"),
-        (["illustrations", "--out", str(tmp_path / "file")], "cannot write"),
+    for arguments, code, says in (
+        (["nonsense"], 2, "name a folder of runs, or illustrations"),
+        (["illustrations", "--out", str(tmp_path / "file")], 73, "cannot write"),
     ):
         with pytest.raises(SystemExit) as caught:
             main(["figures", *arguments])
-        assert caught.value.code == 2
+        assert caught.value.code == code
         assert says in capsys.readouterr().err
 
 
