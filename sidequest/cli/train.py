@@ -22,10 +22,10 @@ from sidequest.cli.options import (
     use_all_cores,
     use_compilation_cache,
 )
-from sidequest.errors import InvalidRequest, SidequestError, unknown
+from sidequest.errors import Interrupted, InvalidRequest, SidequestError, unknown
 from sidequest.records import RUN_FILE, refuse_existing
 from sidequest.runs.process import LOCK, lock_folders
-from sidequest.runs.spec import RunSpec, read_spec, run_folder
+from sidequest.runs.spec import RunSpec, is_finished, read_spec, run_folder
 from sidequest.switching.variants import parse
 
 if TYPE_CHECKING:
@@ -276,7 +276,11 @@ def _train_all(runs: list[RunSpec], quiet: bool, tensorboard: bool) -> None:
 
     for group in group_by_kind(runs):
         with make_display(quiet, len(group)) as display:
-            trainer.run(group, display)
+            try:
+                trainer.run(group, display)
+            except Interrupted:
+                if not all(map(is_finished, runs)):
+                    raise
         if display.rows:
             display.say("\n".join(["", *display.table(), ""]))
         for run in group:

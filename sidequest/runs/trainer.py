@@ -99,6 +99,7 @@ def run(runs: Sequence[RunSpec], display: Display) -> None:
 
     Raises:
         SidequestError: If a run ended before its time, with all of them saved as they are.
+        Interrupted: After a signal, even if all runs could finish.
     """
     check(runs[0].config)
     runs = [spec for spec in runs if not is_finished(spec)]
@@ -116,6 +117,8 @@ def run(runs: Sequence[RunSpec], display: Display) -> None:
             for batch in [group] if program.compiled else [[spec] for spec in group]:
                 for points in _resume_points(program, batch, display):
                     _train(program, points, display, stop)
+        if stop.requested:  # too late for these runs, but others may be to follow
+            raise Interrupted("stopped after all of these runs had finished")
 
 
 def _train(
@@ -303,7 +306,8 @@ def _explain_failures(runs: Sequence[RunSpec]) -> Iterator[None]:
         yield
     except Interrupted as stop:
         left = [spec.folder for spec in runs if not read_run(spec.folder)["finished"]]
-        raise Interrupted(f"{stop}; resume with: {resume_command(left)}") from None
+        advice = f"; resume with: {resume_command(left)}" if left else ""
+        raise Interrupted(f"{stop}{advice}") from None
     except (jax.errors.JaxRuntimeError, MemoryError) as error:
         # A GPU raises the first, a CPU the second.
         words = ("RESOURCE_EXHAUSTED", "Out of memory")

@@ -13,24 +13,30 @@ import subprocess
 import sys
 import types
 from importlib.machinery import ModuleSpec
+from unittest.mock import Mock
 
 import pytest
 
 import sidequest.cli
 from sidequest.cli import main
-from sidequest.cli.train import set_aside
+from sidequest.cli.train import _train_all, set_aside
 from sidequest.environments import registry
 from sidequest.errors import ConfigError, Interrupted
 from sidequest.records import RUN_FILE, Recorder, read_run, write_json
+from sidequest.runs import trainer
 from sidequest.runs.process import LOCK, StopSignal, lock_folders
+from sidequest.runs.spec import is_finished
 from sidequest.study import cluster
 from sidequest.study.scheduler import write_plan
 from tests.reliability import child
 from tests.reliability.harness import (
     CHUNK,
+    CHUNKS,
+    CONFIG,
     GAME,
     OPTIONS,
     Watcher,
+    compiling_once,
     results,
     run,
     specs,
@@ -189,6 +195,23 @@ def test_rows_6_and_7_the_terminal_goes(uninterrupted_process, tmp_path, ignored
         _, text = process.communicate()
         assert process.returncode == 0, text
     assert [results(path.parent)] == uninterrupted_process
+
+
+def test_a_signal_at_the_last_block_is_told_after_the_runs_have_finished(
+    tmp_path, monkeypatch, capsys
+):
+    runs = [one._replace(config=CONFIG) for one in specs(tmp_path, 0)]
+    with compiling_once(CONFIG):
+        with pytest.raises(Interrupted, match="had finished$"):
+            trainer.run(runs, Watcher(stop_after=CHUNKS))
+        assert is_finished(runs[0])
+        # The command has nothing left to do then: it goes on to its table.
+        late = Mock(side_effect=Interrupted("late"))
+        monkeypatch.setattr(trainer, "run", late)
+        _train_all(runs, quiet=True, tensorboard=False)
+        assert capsys.readouterr().out == f"{runs[0].folder}\n"
+        with pytest.raises(Interrupted):
+            _train_all([*runs, *specs(tmp_path, 1)], quiet=True, tensorboard=False)
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])

@@ -96,6 +96,20 @@ class Interrupting:
         self.heard.wait()
 
 
+def test_a_signal_while_a_group_finishes_stops_the_study(tmp_path):
+    class Late(Interrupting):
+        def show(self, progress):
+            if progress.frames >= progress.total:
+                super().show(progress)
+
+    def interrupt(group, folder, display):
+        train_group(group, folder, Late(display))
+
+    with pytest.raises(Interrupted):
+        run(tmp_path, launch=interrupt)
+    assert not missing(tmp_path, JOBS)
+
+
 def test_interrupted_and_started_again_gives_the_same_tables(whole, tmp_path, capsys):
     def interrupt(group, folder, display):
         train_group(group, folder, Interrupting(display))
