@@ -205,7 +205,7 @@ def test_a_signal_at_the_last_block_is_told_after_the_runs_have_finished(
         with pytest.raises(Interrupted, match="had finished$"):
             trainer.run(runs, Watcher(stop_after=CHUNKS))
         assert is_finished(runs[0])
-        # The command has nothing left to do then: it goes on to its table.
+        # The command has nothing left to train then, and prints its table.
         late = Mock(side_effect=Interrupted("late"))
         monkeypatch.setattr(trainer, "run", late)
         _train_all(runs, quiet=True, tensorboard=False)
