@@ -89,7 +89,10 @@ class LearnerState(NamedTuple):
 
 class Learner(NamedTuple):
     init: Callable[[Key], LearnerState]
-    update: Callable[..., tuple[LearnerState, Float[Array, "N"], Metrics]]
+    update: Callable[
+        [LearnerState, Step, CoreState, Float[Array, "N"]],
+        tuple[LearnerState, Float[Array, "N"], Metrics],
+    ]
     """(state, steps [N, P + T], core [N], weights) -> (state, priorities, metrics)."""
     update_return_scales: Callable[
         [LearnerState, Step, Float[Array, "L B H"]], LearnerState

@@ -53,7 +53,8 @@ class HostedGame(NamedTuple):
 
     build: Callable[..., Sequence[HostedEnvironment]]
     """build(groups=, environments=, seed=, threads=, progress=) starts that many groups of
-    emulators with so many threads each, and calls progress(built, of) as it goes."""
+    emulators with so many threads each, and calls progress(built, of) as it goes. It is
+    also called without the last two."""
     spec: EnvironmentSpec
     renders: bool = False
     """Whether `build` takes `renders=True`, for groups with a method `render` that returns
