@@ -75,6 +75,26 @@ def test_the_example_of_a_trigger_runs(capsys):
     assert 0.03 < float(capsys.readouterr().out) < 0.2
 
 
+def test_the_example_of_gymnax_is_an_environment():
+    import jax
+
+    from sidequest.environments import suites
+
+    suites._load_gymnax()  # without its drawing libraries
+    page = (ROOT / "docs/guide/your-environment.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (example,) = [one for one in examples if "gymnax" in one]
+    mine: dict = {}
+    exec(compile(example, "your-environment.md", "exec"), mine)
+    environment, key = mine["catch"](), jax.random.key(0)
+    state, timestep = environment.reset(key)
+    rewards = 0.0
+    for _ in range(9):  # the ball falls nine rows, then it is caught or lost
+        state, timestep = environment.step(key, state, jax.numpy.int32(1))
+        rewards += float(timestep.reward)
+    assert timestep.terminated and timestep.is_first and abs(rewards) == 1.0
+
+
 def test_the_example_of_an_agent_runs(capsys):
     page = (ROOT / "docs/guide/your-agent.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
