@@ -300,7 +300,10 @@ def read_run(folder: Path | str) -> dict[str, Any]:
     not what was written, or describes no run."""
     path = Path(folder) / RUN_FILE
     if not os.path.lexists(path):
-        raise InvalidRequest(f"{folder} holds no run: there is no {RUN_FILE} in it")
+        levels = (f"{above}seed-*/{RUN_FILE}" for above in ("", "*/", "*/*/"))
+        below = sorted(one for level in levels for one in Path(folder).glob(level))
+        hint = f"; name one below it, such as {below[0].parent}" if below else ""
+        raise InvalidRequest(f"{folder} holds no run: there is no {RUN_FILE} in it{hint}")
     return _read_json(path, _RUN)
 
 

@@ -340,8 +340,17 @@ def test_what_is_no_run_file_is_told_in_a_line(tmp_path, text):
     with pytest.raises(CorruptFile, match="run.json cannot be read"):
         read_run(tmp_path)
     (tmp_path / RUN_FILE).unlink()
-    with pytest.raises(InvalidRequest, match="holds no run"):
+    with pytest.raises(InvalidRequest, match="holds no run.* in it$"):
         read_run(tmp_path)
+
+
+def test_a_folder_above_runs_is_told_with_one_of_them(tmp_path):
+    for place in ("v/g/seed-0", "v/h/seed-0"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / RUN_FILE).write_text("{}")
+    for above in (tmp_path, tmp_path / "v", tmp_path / "v/g"):
+        with pytest.raises(InvalidRequest, match="such as .*/v/g/seed-0$"):
+            read_run(above)
 
 
 PLANNED = {"id": "a", "variant": "v", "game": "g", "seed": 0, "folder": "v/g/seed-0"}
