@@ -27,7 +27,7 @@ def test_how_many_tasks_a_node_holds():
 
 def test_without_ray_there_is_a_hint(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"pip install 'sidequest\[cluster\]'"):
+    with pytest.raises(ConfigError, match=r'pip install "\.\[train,cluster\]"'):
         connect("auto", tmp_path)
 
 
