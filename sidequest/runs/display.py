@@ -313,7 +313,7 @@ class StudyDisplay:
             f"{self._finished} of {plural(self._runs, 'run')} done"
         )
         today = self._today + sum(group.new for group in self._groups)
-        if not today:
+        if not today or self._done >= self._frames:
             return text
         seconds = (time.monotonic() - self._began) * (self._frames - self._done) / today
         return f"{text}, about {duration(seconds)} left"

@@ -334,6 +334,10 @@ def test_the_log_of_a_study(capsys, clock):
         "probe:constant: 2 runs: failed: ValueError: no",
         "  0% of 2k frames, 0 of 2 runs done, about 0 s left",
     ]
+    again = study.begin("again", "probe:constant", 2, 2_000)
+    again.show(progress(1_000, 0, 1))
+    again.end("done")
+    assert str(study) == "100% of 2k frames, 2 of 2 runs done"
 
 
 def test_the_panel_of_a_study():
