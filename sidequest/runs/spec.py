@@ -11,6 +11,7 @@ from sidequest.records import RUN_FILE, plain, read_run
 from sidequest.switching.variants import Variant, parse
 
 _LONGEST_INTERVAL = 100_000_000
+_MAY_CHANGE = {"evaluation.interval"}  # settings that change nothing of what is learned
 
 
 class Checkpointing(NamedTuple):
@@ -47,8 +48,8 @@ class RunSpec(NamedTuple):
 
 
 def identity(spec: RunSpec) -> dict[str, Any]:
-    """Returns what must be equal for a folder or a checkpoint to belong to this run; its
-    memory and its checkpoints may change."""
+    """Returns what must be equal for a folder or a checkpoint to belong to this run, except
+    `_MAY_CHANGE`; its memory and its checkpoints may change too."""
     head = {"variant": str(spec.variant), "game": spec.game, "seed": spec.seed}
     return plain({**head, "frames": spec.frames, **flatten(spec.config)})
 
@@ -104,7 +105,7 @@ def refuse_other(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any])
     differing = [
         f"{key} is {theirs.get(key, 'not set')}, here {ours.get(key, 'not set')}"
         for key in dict.fromkeys([*ours, *theirs])
-        if theirs.get(key, ...) != ours.get(key, ...)
+        if key not in _MAY_CHANGE and theirs.get(key, ...) != ours.get(key, ...)
     ]
     if differing:
         raise InvalidRequest(f"{path} belongs to another run: {'; '.join(differing)}")

@@ -10,10 +10,11 @@ import pytest
 
 from sidequest.cli import main
 from sidequest.cli.train import group_by_kind, run_to_repeat, runs_to_resume, set_aside
+from sidequest.config import change, evaluate_often
 from sidequest.errors import InvalidRequest, RunBusy
 from sidequest.records import RUN_FILE, Recorder, read_run, write_json
 from sidequest.runs.process import LOCK, lock_folders
-from sidequest.runs.spec import is_finished, read_spec
+from sidequest.runs.spec import identity, is_finished, read_spec, refuse_other
 from tests.reliability.harness import CONFIG
 
 HOLDER = """
@@ -123,3 +124,14 @@ def test_case_28_a_folder_of_another_run_is_refused(tmp_path):
     folder = create_run(tmp_path / "a")
     with pytest.raises(InvalidRequest, match="seed is 2, here 9"):
         is_finished(read_spec(folder)._replace(seed=9))
+
+
+def test_a_run_may_be_evaluated_more_often_than_it_began(tmp_path):
+    """Studies of former versions, which evaluated short runs less often, continue."""
+    run = read_spec(create_run(tmp_path / "a"))
+    often = evaluate_often(run.config, 10)
+    assert often.evaluation.interval == 1 < run.config.evaluation.interval
+    assert not is_finished(run._replace(config=often))
+    refuse_other(tmp_path, identity(run), identity(run._replace(config=often)))
+    with pytest.raises(InvalidRequest, match="evaluation.episodes is"):
+        is_finished(run._replace(config=change(often, **{"evaluation.episodes": 99})))
