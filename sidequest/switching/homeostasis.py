@@ -120,11 +120,19 @@ def step(
 ) -> tuple[Bool[AnyArray, "*B"], HomeostasisState]:
     """Takes in one signal and decides whether to switch at this step.
 
-    `key` is a key of JAX, or the uniform random number itself. A signal that is not finite
-    is ignored: it would spoil the averages for good.
+    `key` is a key of JAX, or the uniform random number itself. Signals and rates may be of
+    several environments [B], also at the first step after `init`. A signal that is not
+    finite is ignored: it would spoil the averages for good.
     """
     xp = namespace(signal, rate, state.mean)
-    signal, rate = xp.asarray(signal, np.float32), xp.asarray(rate, np.float32)
+    shape = np.broadcast_shapes(*map(np.shape, (signal, rate, state.mean)))
+    signal, rate = (
+        xp.broadcast_to(xp.asarray(number, np.float32), shape) for number in (signal, rate)
+    )
+    if shape and not np.ndim(state.mean):
+        state = tree_map(
+            lambda leaf: xp.broadcast_to(leaf[..., None], (*leaf.shape, *shape)), state
+        )
     known, state = xp.isfinite(signal), turn_to(decade_of(rate), state)
     seen = observe(bounded(xp.where(known, signal, ZERO)), rate, state, rule)
     ignored = state._replace(probability=ZERO)
@@ -132,7 +140,7 @@ def step(
     if not str(getattr(key, "dtype", "float")).startswith("float"):
         import jax
 
-        key = jax.random.uniform(key)
+        key = jax.random.uniform(key, shape)
     return key < state.probability, state
 
 

@@ -258,6 +258,33 @@ def test_a_step_takes_plain_numbers():
     assert float(state.probability) == 1.0
 
 
+@pytest.mark.parametrize("xp", [np, jnp])
+@pytest.mark.parametrize("environments", [1, 3, homeostasis.DECADES])
+def test_many_environments_begin_with_the_same_state(xp, environments):
+    signals = np.random.default_rng(0).exponential(size=(20, environments))
+    signals = xp.asarray(signals, np.float32)
+    uniform, rates = xp.float32(0.3), [xp.float32(0.1), xp.float32(0.01)]
+    together, apart = homeostasis.init(), [homeostasis.init()] * environments
+    for t, row in enumerate(signals):
+        rate = rates[t // 5 % 2]
+        fired, together = homeostasis.step(uniform, row, rate, together)
+        each = [homeostasis.step(uniform, *one) for one in _rows(row, rate, apart)]
+        apart = [state for _, state in each]
+        assert fired.tolist() == [bool(switch) for switch, _ in each]
+        expected = jax.tree.map(lambda *leaves: np.stack(leaves, axis=-1), *apart)
+        jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), together, expected)
+
+
+def _rows(signals, rate, states):
+    return [(one, rate, state) for one, state in zip(signals, states, strict=True)]
+
+
+def test_environments_with_one_key_draw_for_themselves():
+    signals, rate = jnp.full(1_000, 2.0), jnp.float32(0.5)
+    fired, _ = homeostasis.step(jax.random.key(0), signals, rate, homeostasis.init())
+    assert 400 < int(fired.sum()) < 600
+
+
 @pytest.mark.parametrize("array", [np.float32, jnp.float32])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_signal_that_is_not_finite_is_ignored(array, bad):
