@@ -124,7 +124,8 @@ def name_arms(variant: Variant, arms: Arms | None) -> dict[str, float]:
     if arms is None:
         return {}
     if not isinstance(arms, Mapping):
-        many: Any = arms if np.ndim(arms) else [arms]
+        several = isinstance(arms, Sequence) or np.ndim(arms)
+        many: Any = arms if several and not isinstance(arms, str) else [arms]
         listed = list(many)
         if len(listed) != len(adapted):
             raise VariantError(

@@ -517,6 +517,7 @@ def test_a_fixed_bandit_reports_nothing():
             r"exploit is \[0.1\], which",
         ),
         ("XU-intra(1,informed,p*,G)", "often", "exploit is 'often', which is no number"),
+        ("XU-intra(*,blind,n*,G)", [2, [3]], r"exploit is \[3\], which is no number"),
         ("XU-episode-level-*", {"start": 7}, "start is 7; allowed is 0 to 1"),
         ("XU-episode-level-*", {"start": float("nan")}, "start is nan"),
     ],
