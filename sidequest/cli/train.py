@@ -22,7 +22,13 @@ from sidequest.cli.options import (
     use_all_cores,
     use_compilation_cache,
 )
-from sidequest.errors import Interrupted, InvalidRequest, SidequestError, unknown
+from sidequest.errors import (
+    Interrupted,
+    InvalidRequest,
+    SidequestError,
+    resume_command,
+    unknown,
+)
 from sidequest.records import RUN_FILE, refuse_existing
 from sidequest.runs.process import LOCK, lock_folders
 from sidequest.runs.spec import RunSpec, is_finished, read_spec, run_folder
@@ -278,8 +284,12 @@ def _train_all(runs: list[RunSpec], quiet: bool, tensorboard: bool) -> None:
         with make_display(quiet, len(group)) as display:
             try:
                 trainer.run(group, display)
-            except Interrupted:
-                if not all(map(is_finished, runs)):
+            except Interrupted as stop:
+                left = [run for run in runs if not is_finished(run)]
+                if others := [run.folder for run in left if run not in group]:
+                    said = f"{stop}; the others: {resume_command(others)}"
+                    raise Interrupted(said) from None
+                if left:
                     raise
         if display.rows:
             display.say("\n".join(["", *display.table(), ""]))

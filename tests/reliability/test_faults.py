@@ -212,6 +212,10 @@ def test_a_signal_at_the_last_block_is_told_after_the_runs_have_finished(
         assert capsys.readouterr().out == f"{runs[0].folder}\n"
         with pytest.raises(Interrupted):
             _train_all([*runs, *specs(tmp_path, 1)], quiet=True, tensorboard=False)
+        # Runs of another kind, which would have followed, are named too.
+        other = specs(tmp_path, 1)[0]._replace(frames=CHUNK)
+        with pytest.raises(Interrupted, match=f"late; the others: .*{other.folder}$"):
+            _train_all([*runs, other], quiet=True, tensorboard=False)
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
