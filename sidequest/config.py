@@ -311,6 +311,11 @@ def _flatten(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
+WITHOUT_EFFECT = frozenset({"evaluation.interval"})
+"""Settings that change nothing of what a run learns: whatever they are, runs resume, and
+are compared with each other."""
+
+
 def evaluate_often(config: Config, frames: int) -> Config:
     """Returns a config with at least ten evaluations in so many frames: a short run has a
     curve too."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import polars as pl
 from matplotlib.figure import Figure
 
-from sidequest.config import recorded
+from sidequest.config import WITHOUT_EFFECT, recorded
 from sidequest.errors import CorruptFile, VariantError
 from sidequest.figures.statistics import has_learned
 from sidequest.records import RUN_FILE, read_run, read_study, read_table
@@ -346,7 +346,8 @@ def _uses_watkins(
 
 
 def _differing_settings(found: Sequence[RunTables]) -> list[dict[str, Any]]:
-    """Returns, for each run, the settings in which runs of its game differ."""
+    """Returns, for each run, the settings in which runs of its game differ; those that
+    change nothing of what is learned do not count."""
     flat = []
     for one in found:
         config = one.info.get("config") or {}
@@ -355,7 +356,11 @@ def _differing_settings(found: Sequence[RunTables]) -> list[dict[str, Any]]:
         flat.append((game, recorded(parts, game)))
     varying = _varying_settings(flat)
     return [
-        {key: value for key, value in own.items() if (game, key) in varying}
+        {
+            key: value
+            for key, value in own.items()
+            if (game, key) in varying and key not in WITHOUT_EFFECT
+        }
         for game, own in flat
     ]
 

@@ -5,13 +5,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sidequest.config import Config, check, flatten, from_dict, recorded
+from sidequest.config import (
+    WITHOUT_EFFECT,
+    Config,
+    check,
+    flatten,
+    from_dict,
+    recorded,
+)
 from sidequest.errors import InvalidRequest
 from sidequest.records import RUN_FILE, plain, read_run
 from sidequest.switching.variants import Variant, parse
 
 _LONGEST_INTERVAL = 100_000_000
-_MAY_CHANGE = {"evaluation.interval"}  # settings that change nothing of what is learned
 
 
 class Checkpointing(NamedTuple):
@@ -49,7 +55,7 @@ class RunSpec(NamedTuple):
 
 def identity(spec: RunSpec) -> dict[str, Any]:
     """Returns what must be equal for a folder or a checkpoint to belong to this run, except
-    `_MAY_CHANGE`; its memory and its checkpoints may change too."""
+    settings `WITHOUT_EFFECT`; its memory and its checkpoints may change too."""
     head = {"variant": str(spec.variant), "game": spec.game, "seed": spec.seed}
     return plain({**head, "frames": spec.frames, **flatten(spec.config)})
 
@@ -105,7 +111,7 @@ def refuse_other(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any])
     differing = [
         f"{key} is {theirs.get(key, 'not set')}, here {ours.get(key, 'not set')}"
         for key in dict.fromkeys([*ours, *theirs])
-        if key not in _MAY_CHANGE and theirs.get(key, ...) != ours.get(key, ...)
+        if key not in WITHOUT_EFFECT and theirs.get(key, ...) != ours.get(key, ...)
     ]
     if differing:
         raise InvalidRequest(f"{path} belongs to another run: {'; '.join(differing)}")

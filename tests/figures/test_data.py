@@ -18,7 +18,15 @@ from sidequest.figures.data import (
 )
 from sidequest.figures.report import gaps
 from sidequest.figures.style import count, listed, listed_games, some
-from sidequest.records import TABLES, Recorder, read_failures, read_study
+from sidequest.records import (
+    RUN_FILE,
+    TABLES,
+    Recorder,
+    read_failures,
+    read_run,
+    read_study,
+    write_json,
+)
 from tests.figures.fakes import Fake, make_records
 from tests.figures.made_up import FRAMES, GAMES, Cell, folder_of, make_study, write_run
 
@@ -81,6 +89,16 @@ def test_without_a_plan_settings_are_what_configs_differ_in(tmp_path):
         '{"replay.ratio": 1.0}',
         '{"replay.ratio": 2.0}',
     ]
+
+
+def test_how_often_runs_are_evaluated_does_not_tell_them_apart(tmp_path):
+    for seed, interval in enumerate((4_000, 8_000)):  # a tenth of their frames
+        folder = tmp_path / f"{seed}"
+        write_config(folder, {"evaluation": {"interval": interval, "episodes": 4}})
+        write_json(folder / RUN_FILE, read_run(folder) | {"seed": seed})
+    runs = read_records(tmp_path).runs
+    assert runs["usual"].to_list() == [True, True]
+    assert runs["label"].to_list() == [STEP, STEP]
 
 
 def test_configs_of_earlier_versions_do_not_differ_in_renamed_settings(tmp_path):
