@@ -150,7 +150,7 @@ def _switching_rate(rows: Iterable[Mapping[str, Any]]) -> float:
     played = [row for row in rows if not math.isnan(row["realised_rate"])]
     steps = [row["length"] * (1 - row["p_X"]) for row in played]
     switches = [row["realised_rate"] * own for row, own in zip(played, steps, strict=True)]
-    return sum(switches) / sum(steps) if played else math.nan
+    return sum(switches) / sum(steps) if any(steps) else math.nan
 
 
 class Log:

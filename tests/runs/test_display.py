@@ -400,6 +400,8 @@ def test_means_are_of_the_newest_episodes():
     (shown,) = update(meter, [{"episodes": rows}]).runs
     means = (shown.episode_return, shown.p_X, shown.rate)
     assert means == pytest.approx((3.0, 0.2, 3 / 300))  # 3 switches, 300 exploit steps
+    rounded = episodes([1], p_X=1.0, realised=1.0, length=2**25)  # one step exploited
+    assert math.isnan(update(meter_of(), [{"episodes": rounded}]).runs[0].rate)
     (shown,) = update(meter, [{"episodes": episodes([1e9] * 7 + [5] * 100)}]).runs
     assert shown.episode_return == 5.0
     assert update(meter, [{"episodes": []}]).runs[0].episode_return == 5.0
