@@ -8,7 +8,7 @@
 The figures of a study: each is one function that returns the picture with its caption and
 its numbers; `gallery` lists them all
 
-    curves         learning curves: by granularity, over all games, comparing one choice
+    curves         learning curves: game by game, over all games, comparing one choice
     space          how much and in what portions variants explored, and their scores
     episodes       what whole episodes looked like
     switching      the starting mode, counters and coins, bandits, switching rates

@@ -29,7 +29,7 @@ from sidequest.records import DIGESTS_FILE, RUN_FILE, TABLES, read_run
 from sidequest.runs.checkpoint import FOLDER, KEPT, listed
 from sidequest.runs.display import GroupDisplay, Progress
 from sidequest.runs.process import lock_folders
-from sidequest.study.scheduler import Group, Machine, Outcome
+from sidequest.study.scheduler import Group, Machine, Outcome, outcome_of_worker
 from sidequest.study.workers import Share, Worker, show_message
 
 CHUNK_BYTES = 8 * 2**20
@@ -271,8 +271,8 @@ class Cluster:
             if outcome is not None:
                 self._tasks.remove(task)
                 task.locks.close()
-                lost = outcome.kind == "interrupted"  # a node that is being shut down
-                return outcome._replace(kind="lost") if lost else outcome
+                # Interrupted is a node that is being shut down.
+                return outcome_of_worker(outcome, self._folder)
         return self._refused.pop()
 
     def _read(self, task: _Task) -> Outcome | None:

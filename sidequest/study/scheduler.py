@@ -273,6 +273,15 @@ def run_group(group: Group, folder: Path, display: Display, launch: Launch) -> O
     return Outcome(group, "done")
 
 
+def outcome_of_worker(outcome: Outcome, folder: Path) -> Outcome:
+    """Returns how another process ended: if somebody interrupted it, it is lost, unless its
+    runs had finished."""
+    if outcome.kind != "interrupted":
+        return outcome
+    lost = missing(folder, outcome.group.jobs)
+    return outcome._replace(kind="lost" if lost else "done")
+
+
 def _one_line(error: Exception) -> str:
     """Returns `ValueError: message`, without the type where the message is for people."""
     first = (str(error).strip().splitlines() or [""])[0]

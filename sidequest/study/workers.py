@@ -27,6 +27,7 @@ from sidequest.study.scheduler import (
     Machine,
     Outcome,
     local_machine,
+    outcome_of_worker,
     run_group,
     train_group,
 )
@@ -153,10 +154,8 @@ class Workers:
         self._running.append((worker, display))
 
     def wait(self) -> Outcome:
-        outcome = self._wait()
         # Not interrupted by us, which happens in `stop`.
-        lost = outcome.kind == "interrupted"
-        return outcome._replace(kind="lost") if lost else outcome
+        return outcome_of_worker(self._wait(), self._folder)
 
     def _wait(self) -> Outcome:
         """Shows what workers report, until one has ended."""

@@ -18,6 +18,7 @@ from sidequest.study.scheduler import (
     Machine,
     Outcome,
     make_executor,
+    outcome_of_worker,
     parts,
     plan_groups,
     program,
@@ -219,6 +220,15 @@ def test_a_run_that_kills_every_worker_fails():
     summary = run_all([group(2)], executor, Memory())
     assert executor.started == [[0, 1], [0, 1], [0], [1], [1]]
     assert list(summary.failures.values()) == ["killed"]
+
+
+def test_a_worker_that_was_interrupted_is_lost_unless_its_runs_had_finished(tmp_path):
+    interrupted = Outcome(group(1), "interrupted", "stopped")
+    assert outcome_of_worker(interrupted, tmp_path).kind == "lost"
+    finish_runs(interrupted.group, tmp_path, Memory())
+    assert outcome_of_worker(interrupted, tmp_path).kind == "done"
+    failed = Outcome(group(1), "failed", "no")
+    assert outcome_of_worker(failed, tmp_path) is failed
 
 
 def test_an_executor_is_stopped_when_a_group_is_interrupted():
