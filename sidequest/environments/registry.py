@@ -129,7 +129,7 @@ def check(name: str) -> None:
         return
     nearest = _nearest(name, names)
     if re.search(r"-v\d+$", name):  # an id of Gymnasium
-        nearest = [f"gymnasium:{name}", *nearest]
+        nearest = [*nearest, f"gymnasium:{name}"]
     hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
     if not is_atari(name) and _suite(name) not in _COMPILED:
         try:
