@@ -317,8 +317,8 @@ are compared with each other."""
 
 
 def evaluate_often(config: Config, frames: int) -> Config:
-    """Returns a config that evaluates about ten times in so many frames, or more often: a
-    short run has a curve too. Evaluations wait for the end of a chunk, so that a run of few
+    """Returns a config that evaluates at least about ten times in a run of this length, so
+    that a short run has a curve too. Evaluations wait for the end of a chunk: a run of few
     chunks has fewer."""
     interval = max(1, min(config.evaluation.interval, frames // 10))
     return change(config, **{"evaluation.interval": interval})

@@ -52,8 +52,8 @@ class HostedGame(NamedTuple):
     """A game that runs on the host, before its emulators are started."""
 
     build: Callable[..., Sequence[HostedEnvironment]]
-    """build(groups=, environments=, seed=, threads=, progress=) starts that many groups of
-    emulators with so many threads each, and calls progress(built, of) as it goes. It is
+    """build(groups=, environments=, seed=, threads=, progress=) starts `groups` groups of
+    emulators with `threads` threads each, and calls progress(built, of) as it goes. It is
     also called without the last two."""
     spec: EnvironmentSpec
     renders: bool = False

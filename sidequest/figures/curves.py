@@ -25,8 +25,8 @@ from sidequest.switching.variants import MODES
 _COLUMNS = 4
 _BINS = 40
 _MOST_SETTINGS = 4  # that explore modes are compared on
-_FEW_LINES = 3  # whose bands can be told apart
-_MOST_LINES = 8  # that can be told apart
+_FEW_LINES = 3  # whose bands do not hide each other
+_MOST_LINES = 8  # in one panel
 _CAPPED = "Human-capped: a run's score on a game counts as 1 at most."
 _CUT, _UNCUT = "Watkins: traces are cut", "uncorrected"
 
@@ -219,8 +219,8 @@ def _granularity_runs(records: Records) -> pl.DataFrame:
 def learning_curves(records: Records) -> Plot | None:
     """Plots a panel of learning curves for each explore mode and game (figure 10).
 
-    Where a mode has more variants than lines can be told apart, one stands for each
-    granularity, as in the paper.
+    Where a mode has too many variants for one panel, one stands for each granularity, as in
+    the paper.
     """
     runs, lines, notes = evaluated_runs(records), [], []
     for mode in modes_in(distinct(runs, "variant")):

@@ -89,7 +89,7 @@ class SwitchFunctions(NamedTuple):
     """Pure functions, for NumPy and for JAX's `jit`, `vmap` and `scan`."""
 
     init: Callable[[int], SwitchState]
-    """(streams) -> the state of so many environments before their first step."""
+    """(streams) -> the state of that many environments before their first step."""
     step: Callable[..., tuple[Mode, SwitchState]]
     """(state, uniforms, signals, is_last=None) -> (modes, state).
 
