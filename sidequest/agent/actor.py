@@ -124,11 +124,6 @@ def _inputs(timestep: Timestep, previous_action: Int[Array, ""]) -> Inputs:
     return Inputs(timestep.observation, previous_action, timestep.reward, timestep.is_first)
 
 
-def _uniforms(key: Key) -> Float[Array, "D"]:
-    """Returns the random numbers that choose an arm in every dimension."""
-    return jax.vmap(jax.random.uniform)(jax.random.split(key, len(DIMENSIONS)))
-
-
 def act_greedily(
     q_function: QFunction,
     timestep: Timestep,
@@ -178,8 +173,8 @@ def _start_episode(
     key: Key, arms: ArmProbabilities, timestep: Timestep, state: ActorState
 ) -> ActorState:
     """Draws a new arm and sets the return to 0 where an episode starts."""
-    first = timestep.is_first
-    drawn = metacontroller.draw(_uniforms(key), arms)
+    first, keys = timestep.is_first, jax.random.split(key, len(DIMENSIONS))
+    drawn = metacontroller.draw(jax.vmap(jax.random.uniform)(keys), arms)
     choices, arm = jax.tree.map(
         partial(jnp.where, first), drawn, (state.choices, state.controller.arm)
     )

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, Num
 
 from sidequest.agent import scaling
 from sidequest.agent.convolutions import encode
-from sidequest.agent.losses import Batch, Outputs, Rules, Step, is_terminal, r2d2_loss
+from sidequest.agent.losses import Batch, Rules, Step, is_terminal, r2d2_loss
 from sidequest.agent.networks import CoreState, QFunction, RecurrentQNetwork
 from sidequest.agent.rnd import RND, RNDState
 from sidequest.agent.scaling import Moments, Normalisation, ReturnStatistics
@@ -168,7 +168,17 @@ def make_learner(
         finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.all(jnp.isfinite(novelty))
         skipped = before.skipped.count(finite)
         state = _choose(finite, learned, before)._replace(skipped=skipped)
-        metrics = _measure(loss, norm, novelty, outputs, skipped)
+        metrics = Metrics(
+            loss=loss,
+            td_error=jnp.mean(jnp.abs(outputs.errors.td), axis=(0, 1)),
+            scale=outputs.scale,
+            value=jnp.mean(outputs.errors.q_taken, axis=(0, 1)),
+            gradient_norm=norm,
+            priority=jnp.mean(outputs.priorities),
+            intrinsic_reward=jnp.mean(novelty),
+            skipped=skipped.total.astype(jnp.float32),
+            skipped_in_a_row=skipped.most_in_a_row.astype(jnp.float32),
+        )
         return state, outputs.priorities, metrics
 
     def update_return_scales(
@@ -189,26 +199,6 @@ def make_learner(
 
 def _choose(condition: Bool[Array, ""], new, old):
     return jax.tree.map(partial(jnp.where, condition), new, old)
-
-
-def _measure(
-    loss: Float[Array, ""],
-    gradient_norm: Float[Array, ""],
-    novelty: Float[Array, "N T"],
-    outputs: Outputs,
-    skipped: Skipped,
-) -> Metrics:
-    return Metrics(
-        loss=loss,
-        td_error=jnp.mean(jnp.abs(outputs.errors.td), axis=(0, 1)),
-        scale=outputs.scale,
-        value=jnp.mean(outputs.errors.q_taken, axis=(0, 1)),
-        gradient_norm=gradient_norm,
-        priority=jnp.mean(outputs.priorities),
-        intrinsic_reward=jnp.mean(novelty),
-        skipped=skipped.total.astype(jnp.float32),
-        skipped_in_a_row=skipped.most_in_a_row.astype(jnp.float32),
-    )
 
 
 def _update_normalisation(

@@ -79,8 +79,9 @@ def proportional(arms: int, window: int | Literal["adaptive"] = "adaptive") -> B
     An episode succeeds if its return is above the mean return of the window (Schaul et
     al. 2019); a return equal to the mean counts 1/2, so that equal returns leave the arms
     exactly uniform. The published rule for adapting h is not public;
-    `window="adaptive"` takes the candidate 4K, 8K, ... 4096 that predicted the returns of
-    recent episodes best, from the mean return of their arm; ties go to the longest.
+    `window="adaptive"` takes the candidate 4K, 8K, ... up to 4096 that predicted the
+    returns of recent episodes best, from the mean return of their arm; ties go to the
+    longest.
     """
     if arms < 1 or (window != "adaptive" and int(window) < 1):
         raise ValueError(f"arms is {arms} and window is {window}; both are 1 or more")

@@ -159,26 +159,16 @@ def make_controller(
     return Controller(init, step)
 
 
-def _never(amount: Any, elapsed: Any, marks: Any) -> tuple[Any, Any]:
-    del elapsed, marks
-    return amount * ZERO, FALSE
-
-
 def _counter(amount: Any, elapsed: Any, marks: Any) -> tuple[Any, Any]:
     return ((elapsed >= amount) & marks).astype(np.float32), FALSE
 
 
-def _coin(amount: Any, elapsed: Any, marks: Any) -> tuple[Any, Any]:
-    del elapsed
-    return amount * marks, FALSE
-
-
-def _informed(amount: Any, elapsed: Any, marks: Any) -> tuple[Any, Any]:
-    del amount, elapsed
-    return ZERO, marks
-
-
-_ENDINGS = (_never, _counter, _coin, _informed)
+_ENDINGS = (
+    lambda amount, elapsed, marks: (amount * ZERO, FALSE),  # never
+    _counter,
+    lambda amount, elapsed, marks: (amount * marks, FALSE),  # a coin
+    lambda amount, elapsed, marks: (ZERO, marks),  # informed
+)
 """By the kind of an ending: (its amount, steps of the period, marks of the mode) ->
 (probability that the period ends, if that is blind; where homeostasis is to be asked)."""
 

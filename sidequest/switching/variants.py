@@ -136,12 +136,10 @@ class Variant:
             case "experiment":
                 return f"{self.mode}-experiment-level-{self.start}"
             case "episode":
-                start = self.start
-                adaptive = isinstance(start, Amount) and start.adaptive
-                return f"{self.mode}-episode-level-{'*' if adaptive else start}"
+                return f"{self.mode}-episode-level-{_short(self.start)}"
             case "step":
                 return f"{self.mode}-step-level-{self.exploit}"
-        explore = str(self.explore).replace("n*", "*")
+        explore = _short(self.explore)
         return f"{self.mode}-intra({explore},{self.trigger},{self.exploit},{self.start})"
 
     @property
@@ -176,20 +174,14 @@ class Variant:
 
     def as_dict(self) -> dict:
         """Returns the structure for other programs; amounts are written as in the name."""
-
-        def token(amount: Amount | str | None) -> str | None:
-            return None if amount is None else str(amount)
-
-        explore = token(self.explore)
-        start = token(self.start)
         return {
             "name": str(self),
             "mode": self.mode,
             "granularity": self.granularity,
-            "explore": "*" if explore == "n*" else explore,
+            "explore": self.explore and _short(self.explore),
             "trigger": self.trigger,
-            "exploit": token(self.exploit),
-            "start": "*" if start == "p*" else start,
+            "exploit": self.exploit and str(self.exploit),
+            "start": _short(self.start),
             "heads": list(self.heads),
             "signals": list(self.signals),
             "bandits": [
@@ -358,6 +350,11 @@ class _Reader:
             f"no variant has this name:\n    {shown}\n    {' ' * columns}^\n"
             f"Allowed here: {wanted}.\nA valid name: {example}"
         )
+
+
+def _short(amount: Amount | str | None) -> str:
+    """Returns an amount as in a name where only one kind may stand: a bandit is `*`."""
+    return re.sub(r"[np]\*", "*", str(amount))
 
 
 def _either(names: Iterable[str]) -> str:
