@@ -248,7 +248,8 @@ def _measure(runs: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> pl.DataF
     arms = bandits.group_by("run", "bandit", "arm", maintain_order=True)
     arms = arms.agg(probability.mean())
     moved = arms.group_by("run", "bandit").agg((probability - 1 / pl.len()).abs().sum() / 2)
-    steps, exploit = pl.col("arm").log10(), bandits.filter(bandit="exploit")
+    # Of a rate, the steps that it takes on average: log10(1 / rate).
+    steps, exploit = pl.col("arm").log10().abs(), bandits.filter(bandit="exploit")
     mean_steps = (steps * probability).sum() / frames.n_unique()
     by_run = {name: table.group_by("run") for name, table in tables.items()}
     for measured in (

@@ -425,7 +425,7 @@ def plural(count: int, noun: str) -> str:
 def short(number: float) -> str:
     """Returns a number with three digits and a letter: 12345 -> 12.3k."""
     for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
+        if number >= 0.9995 * size:  # three digits round it up to the next letter
             return f"{number / size:.3g}{letter}"
     return f"{number:.0f}"
 

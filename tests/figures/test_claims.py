@@ -334,6 +334,10 @@ def test_what_bandits_prefer_by_hand(tmp_path):
     assert runs["preferred"].to_list() == pytest.approx([preferred] * 3)
     assert runs["even"].to_list() == pytest.approx([2.5] * 3)
     assert runs["shifted"].to_list() == pytest.approx([0.45] * 3)
+    rates = {1 / steps: probability for steps, probability in LONG.items()}
+    coin = make_records(tmp_path, Fake(START_G.replace("n*", "p*"), arms=rates)).runs
+    for column in ("preferred", "even"):
+        assert coin[column].to_list() == pytest.approx(runs[column].to_list())
     (cell,) = judged_cells(runs, "bandits")
     assert cell.label == START_G, "a setting that all runs share is not part of a name"
     assert cell.column("score").tolist() == [1.0, 2.0, 3.0]

@@ -18,6 +18,7 @@ from sidequest.runs.display import (
     StudyDisplay,
     duration,
     plural,
+    short,
 )
 
 NAN = math.nan
@@ -155,6 +156,17 @@ def test_figures(number, text):
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    "number, text",
+    [
+        *((999, "999"), (999.6, "1k"), (12_345, "12.3k"), (999_499, "999k")),
+        *((999_500, "1M"), (999_999, "1M"), (1_500_000, "1.5M"), (999_999_999, "1B")),
+    ],
+)
+def test_short_numbers(number, text):
+    assert short(number) == text
 
 
 def test_plurals():
