@@ -6,6 +6,7 @@ types         axis legend; Mode, Signals, Timestep, EpisodeSummary
 errors        every error that a user can meet, with its exit code
 config        settings with their ranges; the presets PAPER and SMALL
 records       tables, run.json and study.json on disk
+wording       numbers and nouns in texts for people
 switching     WHEN to explore: variants, triggers, homeostasis, bandits
 agent         HOW to act and learn: R2D2
 replay        WHAT to remember: prioritised sequences on the accelerator

@@ -17,6 +17,7 @@ SEES = {
     "types": set(),
     "errors": set(),
     "records": {"errors"},
+    "wording": set(),
     "config": {"errors", "switching"},
     "switching": {"types", "errors"},
     "replay": {"types"},
@@ -24,7 +25,7 @@ SEES = {
     "agent": {"types", "switching"},
     "integrations": {"switching"},
     "runs": {
-        *("types", "errors", "config", "records", "switching", "replay"),
+        *("types", "errors", "config", "records", "wording", "switching", "replay"),
         *("environments", "agent"),
     },
     "bench": {
@@ -33,7 +34,8 @@ SEES = {
     },
     # Reads records, names of variants and reference scores: modules that run nothing.
     "study": {
-        *("types", "errors", "config", "records", "switching", "environments", "runs"),
+        *("types", "errors", "config", "records", "wording", "switching"),
+        *("environments", "runs"),
     },
     "figures": {
         *(
@@ -41,6 +43,7 @@ SEES = {
             "errors",
             "config",
             "records",
+            "wording",
             "switching.variants",
             "switching.descriptions",
             "switching.simulation",  # on NumPy alone

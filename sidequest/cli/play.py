@@ -128,15 +128,15 @@ def evaluate(
 
 def describe_scores(scores: dict[str, Any]) -> str:
     """Returns what `evaluate_run` found, in a few lines."""
-    from sidequest.runs.display import plural
+    from sidequest.wording import plural, rounded
 
     played = plural(scores["episodes"], "greedy episode")
     lines = [
         f"{scores['variant']} on {scores['game']}, seed {scores['seed']}",
-        f"return  {scores['mean']:.4g} (mean of {played})",
-        f"        {scores['min']:.4g} to {scores['max']:.4g}, "
-        f"median {scores['median']:.4g}",
-        f"length  {scores['length']:.4g} (mean)",
+        f"return  {rounded(scores['mean'])} (mean of {played})",
+        f"        {rounded(scores['min'])} to {rounded(scores['max'])}, "
+        f"median {rounded(scores['median'])}",
+        f"length  {rounded(scores['length'])} (mean)",
     ]
     if scores["human_normalised"] is not None:
         normalised = f"{scores['human_normalised']:.1%}"
@@ -181,6 +181,7 @@ def watch(
     from sidequest.figures.film import Caption, draw_film, make_renderer, save_film
     from sidequest.runs.display import make_display
     from sidequest.runs.evaluation import load_player, play_episode
+    from sidequest.wording import rounded
 
     player = load_player(run)
     with make_display() as display:
@@ -210,7 +211,7 @@ def watch(
         except OSError as error:
             raise CannotWrite(f"cannot write to {out}: {error.strerror}") from error
     total = episode.trace.reward.sum()
-    print(f"{steps:,} steps, return {total:.4g}, {ending}", file=sys.stderr)
+    print(f"{steps:,} steps, return {rounded(total)}, {ending}", file=sys.stderr)
     print(path)
 
 

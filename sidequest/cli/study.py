@@ -116,7 +116,7 @@ def _write_report(folder: Path) -> Path:
 def _conclude(failures: dict[str, str], busy: list[str], folder: Path) -> int | None:
     """Says on standard error what is missing; returns the exit code."""
     from sidequest.records import TRACEBACKS_FILE
-    from sidequest.runs.display import plural
+    from sidequest.wording import plural
 
     for name, reason in failures.items():
         print(f"failed: {name}: {reason}", file=sys.stderr)
@@ -137,8 +137,8 @@ def _print_list() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from sidequest.runs.display import short
     from sidequest.study.studies import STUDIES, jobs_of
+    from sidequest.wording import short
 
     table = Table(box=None, pad_edge=False)
     for heading in ("study", "what"):

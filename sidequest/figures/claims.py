@@ -33,8 +33,9 @@ from sidequest.figures.data import (
     read_traces,
 )
 from sidequest.figures.statistics import FEWEST_SEEDS, Interval, seeds_needed
-from sidequest.figures.style import count, listed, listed_games, texts
+from sidequest.figures.style import listed, listed_games, texts
 from sidequest.switching.variants import Amount, Variant, parse
+from sidequest.wording import plural, rounded
 
 _State: TypeAlias = Literal["supported", "contradicted", "not supported", "cannot tell"]
 STATES: tuple[_State, ...] = ("supported", "contradicted", "not supported", "cannot tell")
@@ -145,7 +146,7 @@ class Match(NamedTuple):
     def means(self) -> tuple[str, str]:
         """The comparison, and both mean scores in words."""
         first, second = (cell.mean("score") for cell in self)
-        return self.name, f"{first:.4g} against {second:.4g}"
+        return self.name, f"{rounded(first)} against {rounded(second)}"
 
     def apart(self, column: str = "score") -> int:
         """Returns 1 if every seed of the first is above every seed of the second, -1 if it
@@ -246,7 +247,7 @@ def _shortage(matches: Sequence[Match]) -> str:
     if seeds >= needed:
         return ""
     return (
-        f"These are {count(len(matches), 'comparison')} of {seeds} seeds; to tell a "
+        f"These are {plural(len(matches), 'comparison')} of {seeds} seeds; to tell a "
         f"probability of improvement of 0.65 from 0.5 takes {needed} seeds of each variant."
     )
 
@@ -271,7 +272,7 @@ def _most(
         return _lacking(found, games, numbers)
     hits = sum(one.passed for one in found)
     enough = hits > len(found) / 2 if share is None else hits >= share * len(found)
-    tally = f"{hits} of {count(len(found), 'case')}"
+    tally = f"{hits} of {plural(len(found), 'case')}"
     return _decide(enough, result.replace("{}", tally), numbers)
 
 
@@ -353,7 +354,9 @@ def _above(matches: Iterable[Match], column: str, noun: str) -> Iterator[_Case]:
     """Tests whether every seed of the first is above every seed of the second."""
     for one in matches:
         own = [cell.column(column) for cell in one]
-        spans = " against ".join(f"{x.min():.3g} to {x.max():.3g}" for x in own)
+        spans = " against ".join(
+            f"{rounded(x.min(), 3)} to {rounded(x.max(), 3)}" for x in own
+        )
         yield _Case(one.game, f"{one.name}: {noun}", spans, one.apart(column) > 0)
 
 
@@ -371,7 +374,7 @@ def _some_variant_gains(records: Records) -> Iterator[_Case]:
             rival = max(base, key=lambda cell: cell.column("score").max())
             low, high = best.column("score").min(), rival.column("score").max()
             what = f"worst seed of {best.label} against best seed of {rival.label}"
-            result = f"{low:.4g} against {high:.4g}"
+            result = f"{rounded(low)} against {rounded(high)}"
             yield _Case(best.game, f"{best.game}: {what}", result, bool(low > high))
 
 
@@ -404,9 +407,8 @@ def _soft_is_flatter(records: Records) -> Iterator[_Case]:
             means = [[cell.mean("score") for cell in one] for one in members]
             soft, uniform = np.ptp(means, axis=0)
             what = f"{game}, {len(members)} settings"
-            yield _Case(
-                game, what, f"XS {soft:.4g}, XU {uniform:.4g}", bool(soft < uniform)
-            )
+            result = f"XS {rounded(soft)}, XU {rounded(uniform)}"
+            yield _Case(game, what, result, bool(soft < uniform))
 
 
 # Rules about how much agents explore, and how bandits change that
@@ -432,7 +434,7 @@ def _amount_is_not_enough(records: Records) -> Verdict:
         and (first.learned or second.learned)
     ]
     if len(same) < PAIRS_NEEDED:
-        found = f"{count(len(same), 'pair')} of variants had the same p_X on a game"
+        found = f"{plural(len(same), 'pair')} of variants had the same p_X on a game"
         return Verdict("cannot tell", f"{found}; the rule needs {PAIRS_NEEDED}.")
     apart = [one.apart() for one in same]
     differ = len(same) - apart.count(0)
@@ -441,7 +443,7 @@ def _amount_is_not_enough(records: Records) -> Verdict:
     where = listed_games(_games_of(same))
     by_chance = f"of {luck:.2g}" if luck >= 1e-4 else "below 0.0001"
     sentence = (
-        f"On {where}, {differ} of {count(len(same), 'pair')} with the same p_X have "
+        f"On {where}, {differ} of {plural(len(same), 'pair')} with the same p_X have "
         "scores that do not overlap. By chance, at least this many would occur with "
         f"a probability {by_chance}."
     )

@@ -21,6 +21,7 @@ from sidequest.figures.data import Plot, Records, arrange, distinct, groups, of_
 from sidequest.figures.pairs import modes_in, representatives
 from sidequest.figures.statistics import Interval, Scale
 from sidequest.switching.variants import MODES
+from sidequest.wording import plural
 
 _COLUMNS = 4
 _BINS = 40
@@ -198,7 +199,7 @@ def _winners(runs: pl.DataFrame, line: str) -> list[str]:
             first["first"].value_counts().sort("count", "first", descending=[True, False])
         )
         said = style.listed(f"{name} in {number}" for name, number in wins.rows())
-        sentences.append(f"{mode}, {style.count(len(first), 'game')}: {said}.")
+        sentences.append(f"{mode}, {plural(len(first), 'game')}: {said}.")
     return sentences
 
 
@@ -299,7 +300,7 @@ def aggregate(records: Records) -> Plot | None:
     if len(distinct(candidates, "variant")) > len(distinct(every, "variant")):
         notes.append("One variant stands for each granularity. The final scores show all.")
     if short := len(every) - len(begun):
-        notes.append(f"Left out: {style.count(short, 'run')} too short to have a curve.")
+        notes.append(f"Left out: {plural(short, 'run')} too short to have a curve.")
     rows = []
 
     def draw(axes: Axes, panel: tuple[str, str]) -> None:
@@ -343,7 +344,7 @@ def _best_and_worst(table: pl.DataFrame, games: Mapping[str, list[str]]) -> list
         ranked = ranked.sort("score", maintain_order=True).select("variant", "score").rows()
         (worst, least), (best, most) = ranked[0], ranked[-1]
         sentences.append(
-            f"{mode}, {style.count(len(own), 'game')}: {best} is best "
+            f"{mode}, {plural(len(own), 'game')}: {best} is best "
             f"({most:z.2f}), {worst} worst ({least:z.2f})."
         )
     return sentences
@@ -355,7 +356,7 @@ def _game_notes(runs: pl.DataFrame, games: Mapping[str, list[str]]) -> list[str]
     for mode, own in games.items():
         rest = [one for one in distinct(runs.filter(mode=mode), "game") if one not in own]
         lacking = f"; not every line has {style.some(rest)}" if rest else ""
-        said = f"{style.count(len(own), 'game')}, {style.some(own, 7)}{lacking}."
+        said = f"{plural(len(own), 'game')}, {style.some(own, 7)}{lacking}."
         notes.setdefault(said, []).append(mode)
     return [f"{style.listed(modes)}: {said}" for said, modes in notes.items()]
 

@@ -20,6 +20,7 @@ from sidequest.figures.data import (
     of_runs,
     read_traces,
 )
+from sidequest.wording import plural
 
 _EPISODES = 15
 _LONGEST = 2_000  # steps shown of an episode: with more, a period of 10 is no longer seen
@@ -147,7 +148,7 @@ def blind_and_informed(records: Records) -> Plot | None:
     more = sum(informed > blind for blind, informed in both)
     caption = (
         f"Informed explore periods are less evenly spaced than blind ones on {more} of "
-        f"{style.count(len(both), 'game')} with several periods in an episode."
+        f"{plural(len(both), 'game')} with several periods in an episode."
         if both
         else "On no game did both have several explore periods in an episode, so that how "
         "evenly they are spaced cannot be compared."

@@ -28,6 +28,7 @@ from PIL.ImageColor import getrgb
 
 from sidequest.figures.style import BLUE, GOLD, GREY, INK, MAGENTA
 from sidequest.types import Trace
+from sidequest.wording import rounded
 
 Pixels: TypeAlias = UInt8[np.ndarray, "_ _ 3"]
 
@@ -99,7 +100,7 @@ def draw_film(
         _write(frame, f"step {step + 1:,} of {steps:,}", beside, _BADGE_TOP + 32)
         share = explored[step] / (step + 1)
         _write(frame, f"explored {share:.0%}", beside, _BADGE_TOP + 48)
-        total = f"return {returns[step]:,.4g}"
+        total = f"return {rounded(returns[step])}"
         _write(frame, total, right, _BADGE_TOP + 4, 18, anchor="ra")
         if step == steps - 1:
             _write(frame, caption.ending, right, _BADGE_TOP + 32, anchor="ra")
@@ -117,8 +118,8 @@ def _draw_background(shape: tuple[int, ...], trace: Trace, caption: Caption) -> 
     _write(image, caption.title, left, 14, 15, bold=True)
     _write(image, caption.subtitle, left, 38, colour=GREY)
     high, largest = _signal_range(trace.signal)[1], float(np.abs(trace.reward).max())
-    signal = f"top {high:.3g}" if np.isfinite(trace.signal).any() else "none"
-    texts = ("", signal, f"top {largest:.3g}" if largest else "none")
+    signal = f"top {rounded(high, 3)}" if np.isfinite(trace.signal).any() else "none"
+    texts = ("", signal, f"top {rounded(largest, 3)}" if largest else "none")
     labels = ("mode", "trigger signal", "reward")
     for top, tall, label, text in zip(_TOPS, _HEIGHTS, labels, texts, strict=True):
         draw.rectangle((left, top, right - 1, top + tall - 1), _PAPER)

@@ -34,10 +34,11 @@ from sidequest.figures.data import (
 from sidequest.figures.gallery import Drawn
 from sidequest.figures.pairs import known, modes_in
 from sidequest.figures.statistics import FEWEST_SEEDS, seeds_needed
-from sidequest.figures.style import count, listed, listed_games, look
+from sidequest.figures.style import listed, listed_games, look
 from sidequest.records import now, read_failures, write_synced
 from sidequest.switching.descriptions import summarise as describe_briefly
 from sidequest.switching.variants import MODES, PAPER_ARMS, ArmSets
+from sidequest.wording import plural, rounded
 
 REPORT = "report.html"
 MOST_EPISODES = 15  # of each variant on each game, as in figure 5
@@ -114,7 +115,7 @@ def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
         episodes=read_episodes(records, legend),
         time=time,
         place=records.folder.resolve().name,
-        count=count,
+        plural=plural,
         listed=listed,
         listed_games=listed_games,
         script=script,
@@ -277,7 +278,7 @@ def gaps(records: Records) -> Table | None:
     if not reasons and not records.left_out:
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     what = "not finished or not readable" if records.left_out else "not finished"
-    return Table("gaps", f"{count(len(rows), 'run')} {what}", headings, rows)
+    return Table("gaps", f"{plural(len(rows), 'run')} {what}", headings, rows)
 
 
 # What it scored, and how it explored
@@ -355,8 +356,7 @@ def _number(value: float | None, digits: int = 4) -> Number:
     """Returns a cell that shows a few digits; sorting uses all of them."""
     if value is None or np.isnan(value):
         return Number(None, "–")
-    large = abs(value) >= 10**digits
-    return Number(float(value), f"{value:,.0f}" if large else f"{value:.{digits}g}")
+    return Number(float(value), rounded(value, digits))
 
 
 def _aligned(column: Sequence[Number]) -> list[Number]:

@@ -13,6 +13,7 @@ from sidequest.figures.curves import few_learned
 from sidequest.figures.data import Plot, Records, arrange, distinct, groups
 from sidequest.figures.pairs import known
 from sidequest.switching.variants import MODES
+from sidequest.wording import plural
 
 _COLUMNS = 4
 _GAMES = ("frostbite", "gravitar", "montezuma_revenge", "phoenix")  # of figure 4
@@ -182,7 +183,7 @@ def _sentences(points: pl.DataFrame) -> list[str]:
         low, high = (f"{end:.2f}" for end in (own["late_p_X"].min(), own["late_p_X"].max()))
         said = f"{mode}: at the end p_X {f'spans {low} to' if low != high else 'is'} {high}"
         if len(adapted):
-            cases = f"{len(fell)} of {style.count(len(adapted), 'case')}"
+            cases = f"{len(fell)} of {plural(len(adapted), 'case')}"
             said += f"; it fell by more than 0.02 in {cases} with a bandit"
         sentences.append(f"{said}.")
     return sentences

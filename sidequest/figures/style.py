@@ -25,6 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from sidequest.figures.statistics import FEWEST_SEEDS
+from sidequest.wording import plural
 
 BLUE = "#4a86c5"
 MAGENTA = "#c2127b"
@@ -324,9 +325,4 @@ def listed(names: Iterable[str]) -> str:
 def listed_games(games: Iterable[str]) -> str:
     """Returns the games, each once; of more than six their number."""
     games = dict.fromkeys(games)
-    return listed(games) if len(games) <= 6 else count(len(games), "game")
-
-
-def count(number: int, noun: str) -> str:
-    """Returns `1 seed` or `3 seeds`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return listed(games) if len(games) <= 6 else plural(len(games), "game")

@@ -15,6 +15,7 @@ from sidequest.figures.curves import bin_curves, draw_curves, evaluated_runs
 from sidequest.figures.data import Plot, Records, arrange, distinct, groups, of_runs
 from sidequest.figures.pairs import counter_and_coin, start_pairs
 from sidequest.switching.variants import MODES
+from sidequest.wording import plural
 
 _MOST_STARTS = 6
 _EXAMPLE = "frostbite"  # the game of figure 7
@@ -89,7 +90,7 @@ def _compare_starts(runs: pl.DataFrame) -> str:
     ahead, apart = games["ahead"].sum(), games["apart"].sum()
     return (
         f"{runs['pair'][0]}: starting with exploration has the higher mean in {ahead} of "
-        f"{style.count(len(games), 'game')}; seeds do not overlap in {apart}."
+        f"{plural(len(games), 'game')}; seeds do not overlap in {apart}."
     )
 
 
@@ -189,7 +190,7 @@ def _plot_clouds(name: str, records: Records, parts: list[pl.DataFrame]) -> Plot
     wider = sum(np.greater(spreads[1::2], spreads[::2]))
     caption = (
         f"p_X spreads more over episodes with the coin than with the counter in {wider} of "
-        f"{style.count(len(parts), 'comparison')}."
+        f"{plural(len(parts), 'comparison')}."
     )
     return Plot(figure, caption, table)
 

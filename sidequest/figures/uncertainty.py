@@ -15,6 +15,7 @@ from sidequest.figures.data import Plot, Records, distinct, groups
 from sidequest.figures.pairs import known, modes_in, representatives
 from sidequest.figures.statistics import Strata, bootstrap, choose_scale, interquartile_mean
 from sidequest.switching.variants import MODES
+from sidequest.wording import plural
 
 _ROW = 0.175  # inches, of a variant's line
 _MOST_GAMES = 7
@@ -119,8 +120,8 @@ def scores(records: Records) -> Plot | None:
     table = summarise(runs, "variant", "game")
     best = table.filter(pl.col("mean") == pl.max("mean").over("game"))
     wins = best.unique("game", keep="none")["variant"].value_counts(sort=True).rows()
-    size = f"{style.count(len(names), 'variant')}, {style.count(len(games), 'game')}"
-    caption = f"{size} and {style.count(len(runs), 'run')}."
+    size = f"{plural(len(names), 'variant')}, {plural(len(games), 'game')}"
+    caption = f"{size} and {plural(len(runs), 'run')}."
     (name, number), (_, second) = [*wins, ("", 0), ("", 0)][:2]
     if number > second:
         caption += f" Most often the best: {name}, on {number} of {len(games)}."
@@ -150,7 +151,7 @@ def interquartile_means(records: Records) -> Plot | None:
     best, worst = table.row(0, named=True), table.row(-1, named=True)
     caption = (
         f"Highest: {best['variant']}, {best['value']:.2f}; lowest: {worst['variant']}, "
-        f"{worst['value']:.2f}, over {style.count(len(found.games), 'game')}."
+        f"{worst['value']:.2f}, over {plural(len(found.games), 'game')}."
     )
     if best["low"] is not None:
         reach = table[1:].filter(pl.col("high") >= best["low"])
@@ -200,7 +201,7 @@ def improvement(records: Records) -> Plot | None:
     sentences = []
     for own in panels:
         above, below = own.filter(pl.col("low") > 0.5), own.filter(pl.col("high") < 0.5)
-        others = style.count(len(own), "other")
+        others = plural(len(own), "other")
         sentences.append(
             f"{own['chosen'][0]} against {others}: the interval is above one half for "
             f"{len(above)}, below it for {len(below)}."

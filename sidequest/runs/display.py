@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from sidequest.wording import duration, plural, rounded, short
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -214,7 +216,7 @@ class Log:
         """Returns headings, then a line for each run, the best first."""
         lines = [_LAYOUT.format(*_HEADINGS)]
         for run in self.ranked():
-            shown = ["" if math.isnan(x) else _three_digits(x) for x in run.numbers]
+            shown = ["" if math.isnan(x) else rounded(x, 3) for x in run.numbers]
             line = _LAYOUT.format(run.variant, run.seed, short(run.frames), *shown)
             lines.append(line.rstrip())
         return lines
@@ -396,7 +398,7 @@ def _in_one_line(progress: Progress) -> str:
     columns = zip(*(run.numbers for run in progress.runs), strict=True)
     for name, values in zip(_HEADINGS[3:], columns, strict=True):
         if known := [value for value in values if not math.isnan(value)]:
-            low, high = _three_digits(min(known)), _three_digits(max(known))
+            low, high = rounded(min(known), 3), rounded(max(known), 3)
             ranges.append(f"{name} {low}" if low == high else f"{name} {low}…{high}")
     return "  ".join([head, ", ".join(ranges)]).rstrip()
 
@@ -405,40 +407,8 @@ def _speed(progress: Progress) -> str:
     text = f"{short(progress.frame_rate)} frames/s"
     if math.isnan(progress.update_rate):
         return text
-    return f"{text}, {_three_digits(progress.update_rate)} updates/s"
+    return f"{text}, {rounded(progress.update_rate, 3)} updates/s"
 
 
 def _share(progress: Progress) -> float:
     return min(1.0, progress.frames / progress.total)
-
-
-def _three_digits(number: float) -> str:
-    """Returns three digits, or all before the point: 0.0123, 12.3, 12,345."""
-    return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:.3g}"
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 run`, `2 runs`, `1,000 runs`."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
-def short(number: float) -> str:
-    """Returns a number with three digits and a letter: 12345 -> 12.3k."""
-    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if number >= 0.9995 * size:  # three digits round it up to the next letter
-            return f"{number / size:.3g}{letter}"
-    return f"{number:.0f}"
-
-
-def duration(seconds: float) -> str:
-    """Returns a duration in its two largest units: 75 -> `1 min 15 s`."""
-    if math.isnan(seconds):
-        return "?"
-    seconds = max(0, round(seconds))
-    units = (("y", 31_536_000), ("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
-    parts = []
-    for unit, size in units:
-        count, seconds = divmod(seconds, size)
-        if count or (parts and len(parts) < 2):
-            parts.append(f"{count} {unit}")
-    return " ".join(parts[:2]).removesuffix(" 0 s") or "0 s"

@@ -28,7 +28,7 @@ from sidequest.agent.losses import Step
 from sidequest.environments.base import CompiledEnvironment
 from sidequest.runs.build import Agent
 from sidequest.runs.checkpoint import ResumePoint, portable, revive
-from sidequest.runs.display import Display, plural
+from sidequest.runs.display import Display
 from sidequest.runs.evaluation import make_evaluator
 from sidequest.runs.state import (
     BEGIN,
@@ -49,6 +49,7 @@ from sidequest.runs.state import (
 from sidequest.switching.metacontroller import Episodes
 from sidequest.switching.variants import Variant
 from sidequest.types import Key
+from sidequest.wording import plural
 
 _CHUNK_STEPS = 256  # steps of each environment between two returns to the host
 _RUNS = "runs"  # the axis that local devices share

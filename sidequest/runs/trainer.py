@@ -37,12 +37,13 @@ from sidequest.runs.checkpoint import (
     Snapshot,
     find_resume_point,
 )
-from sidequest.runs.display import Display, plural
+from sidequest.runs.display import Display
 from sidequest.runs.memory import describe_replay, refuse_too_large, replay_memory, tiled
 from sidequest.runs.process import LOCK, StopSignal, lock_folders
 from sidequest.runs.spec import RunSpec, is_finished
 from sidequest.runs.state import Chunk
 from sidequest.runs.tables import GroupLog, describe_machine
+from sidequest.wording import plural
 
 DIVERGED_FILE = "not_finite.json"
 _TOLERATED = 2

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sidequest.environments import registry
-from sidequest.runs.display import Progress, duration, plural, short
+from sidequest.runs.display import Progress
 from sidequest.study.scheduler import Group, Outcome, missing, plan_groups, program
 from sidequest.study.studies import Study, jobs_of
 from sidequest.study.workers import Share, Worker, split_machine
+from sidequest.wording import duration, plural, short
 
 _LONGEST = 40.0  # seconds for a measurement, compilation included
 _FRAMES = 30_000  # that a measured run makes after its warm-up

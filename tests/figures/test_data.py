@@ -17,7 +17,7 @@ from sidequest.figures.data import (
     read_variant,
 )
 from sidequest.figures.report import gaps
-from sidequest.figures.style import count, listed, listed_games, some
+from sidequest.figures.style import listed, listed_games, some
 from sidequest.records import (
     RUN_FILE,
     TABLES,
@@ -334,7 +334,6 @@ def test_the_command_refuses_if_nothing_can_be_read(study, capsys):
 
 def test_words():
     assert some(["a", "b", "c", "d"], 2) == "a, b and 2 more"
-    assert (count(1, "seed"), count(2, "seed")) == ("1 seed", "2 seeds")
     assert listed(["a", "b", "c"]) == "a, b and c" and listed(["a"]) == "a"
     assert listed_games("aabcdef") == "a, b, c, d, e and f"
     assert listed_games("abcdefg") == "7 games"

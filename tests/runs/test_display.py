@@ -16,9 +16,6 @@ from sidequest.runs.display import (
     ProgressMeter,
     RunProgress,
     StudyDisplay,
-    duration,
-    plural,
-    short,
 )
 
 NAN = math.nan
@@ -145,34 +142,6 @@ def test_the_numbers_in_one_line():
 def test_figures(number, text):
     progress = START._replace(runs=[run("x", 0, 1, number, NAN, NAN, NAN)])
     assert numbers(progress).endswith(f"  return {text}")
-
-
-@pytest.mark.parametrize(
-    "seconds, text",
-    [
-        *((0, "0 s"), (59.4, "59 s"), (75, "1 min 15 s"), (3_600, "1 h 0 min")),
-        *((90_000, "1 d 1 h"), (31_536_000 * 2, "2 y 0 d"), (math.nan, "?"), (60, "1 min")),
-    ],
-)
-def test_durations(seconds, text):
-    assert duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    "number, text",
-    [
-        *((999, "999"), (999.6, "1k"), (12_345, "12.3k"), (999_499, "999k")),
-        *((999_500, "1M"), (999_999, "1M"), (1_500_000, "1.5M"), (999_999_999, "1B")),
-    ],
-)
-def test_short_numbers(number, text):
-    assert short(number) == text
-
-
-def test_plurals():
-    assert [plural(count, "run") for count in (0, 1, 2, 1_000)] == [
-        *("0 runs", "1 run", "2 runs", "1,000 runs")
-    ]
 
 
 class Clock:
