@@ -20,7 +20,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, NoReturn
+from typing import Literal, NamedTuple
 
 from sidequest.errors import VariantError
 
@@ -201,7 +201,40 @@ def parse(text: str | Variant) -> Variant:
         return text
     if not isinstance(text, str):
         raise VariantError(f"a variant is a name such as {EXAMPLE!r}; got {text!r}")
-    return _Reader(text).variant()
+    reader = _Reader(text)
+    try:
+        return reader.variant()
+    except _Fault as fault:
+        shown = "".join(c if c.isprintable() else "·" for c in text)
+        before = shown[: reader.place]
+        columns = len(before) + sum(unicodedata.east_asian_width(c) in "WF" for c in before)
+        raise VariantError(
+            f"no variant has this name:\n    {shown}\n    {' ' * columns}^\n"
+            f"Allowed here: {fault}.\nA valid name: {_nearest(text, reader.place)}"
+        ) from None
+
+
+_REPAIRS = (
+    *("", ")", ",", ",G", "G", "-", "level-", "XU-", "XU", "intra", "intra("),
+    *("informed", "informed,", "mismatch", "0.01", "10", "10,", "*"),
+)
+
+
+def _nearest(text: str, place: int) -> str:
+    """Returns a valid name that differs from the text only at the fault, or an example."""
+    rest = text[place:]
+    without_token = re.sub(r"^[^-,()]*", "", rest)
+    for repair in _REPAIRS:
+        for end in (without_token, rest[1:], rest):
+            try:
+                return str(_Reader(text[:place] + repair + end).variant())
+            except _Fault:
+                pass
+    return EXAMPLE
+
+
+class _Fault(Exception):
+    """Says what is allowed at the reader's place."""
 
 
 class _Reader:
@@ -228,59 +261,54 @@ class _Reader:
             variant = getattr(self, level)(mode)
         self.skip_space()
         if self.place < len(self.text):
-            self.fail("nothing more: the name is complete here", str(variant))
+            raise _Fault("nothing more: the name is complete here")
         return variant
 
     def experiment(self, mode: str) -> Variant:
-        example = f"{mode}-experiment-level-X"
-        start = self.word("g", "x", wanted="G or X", example=example).upper()
+        start = self.word("g", "x", wanted="G or X").upper()
         return Variant(mode, "experiment", start=start)
 
     def episode(self, mode: str) -> Variant:
-        example = f"{mode}-episode-level-*"
         wanted = "* (a bandit) or a probability such as 0.3"
         if self.sees("*"):
             self.word("*")
             return Variant(mode, "episode", start=Amount("rate"))
-        return Variant(mode, "episode", start=self.amount(("rate",), wanted, example))
+        return Variant(mode, "episode", start=self.amount(("rate",), wanted))
 
     def step(self, mode: str) -> Variant:
-        example = f"{mode}-step-level-0.01"
-        rate = self.amount(("rate",), "a probability such as 0.01", example)
+        rate = self.amount(("rate",), "a probability such as 0.01")
         return Variant(mode, "step", trigger="blind", exploit=rate)
 
     def intra(self, mode: str) -> Variant:
-        example = f"{mode}-intra(10,informed,p*,X)"
-        self.word("(", wanted="an opening bracket", example=example)
-        explore = self.explore_amount(example)
-        self.word(",", wanted="a comma after n_X", example=example)
-        trigger = self.trigger(example)
-        self.word(",", wanted="a comma after the trigger", example=example)
-        exploit = self.exploit_amount(trigger, mode)
-        self.word(",", wanted="a comma and the starting mode", example=example)
-        start = self.word("g", "x", wanted="G or X, the starting mode", example=example)
-        self.word(")", wanted="a closing bracket", example=example)
+        self.word("(", wanted="an opening bracket")
+        explore = self.explore_amount()
+        self.word(",", wanted="a comma after n_X")
+        trigger = self.trigger()
+        self.word(",", wanted="a comma after the trigger")
+        exploit = self.exploit_amount(trigger)
+        self.word(",", wanted="a comma and the starting mode, G or X")
+        start = self.word("g", "x", wanted="G or X, the starting mode")
+        self.word(")", wanted="a closing bracket")
         return Variant(mode, "intra", explore, trigger, exploit, start.upper())
 
-    def explore_amount(self, example: str) -> Amount:
+    def explore_amount(self) -> Amount:
         if self.sees("*", "="):
             adaptive = self.word("*", "=") == "*"
             return Amount("steps") if adaptive else Amount("same")
         wanted = "n_X: a number of steps, a share such as 5%, * (a bandit) or ="
-        return self.amount(("steps", "share"), wanted, example)
+        return self.amount(("steps", "share"), wanted)
 
-    def trigger(self, example: str) -> str:
+    def trigger(self) -> str:
         wanted = f"a trigger: {_either(TRIGGERS)}"
-        trigger = self.word("blind", "informed", wanted=wanted, example=example)
+        trigger = self.word("blind", "informed", wanted=wanted)
         if trigger == "informed" and self.sees(":"):
             self.word(":")
             kinds = [name.partition(":")[2] for name in TRIGGERS if ":" in name]
-            kind = self.word(*kinds, wanted=wanted, example=example)
+            kind = self.word(*kinds, wanted=wanted)
             trigger = f"informed:{kind}"
         return trigger
 
-    def exploit_amount(self, trigger: str, mode: str) -> Amount:
-        example = f"{mode}-intra(10,{trigger},p*,X)"
+    def exploit_amount(self, trigger: str) -> Amount:
         if trigger == "blind":
             units: tuple[str, ...] = ("steps", "share", "rate")
             wanted = "n_G: steps, a share such as 5%, a probability, n* or p*"
@@ -293,15 +321,15 @@ class _Reader:
         if self.sees("n*") and trigger == "blind":
             self.word("n*")
             return Amount("steps")
-        return self.amount(units, wanted, example)
+        return self.amount(units, wanted)
 
-    def amount(self, units: tuple[str, ...], wanted: str, example: str) -> Amount:
+    def amount(self, units: tuple[str, ...], wanted: str) -> Amount:
         """Reads a number whose form gives its unit: `10` steps, `5%` share, `0.1` rate."""
         self.skip_space()
         number = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
         match = number.match(self.text, self.place)
         if match is None or len(match.group()) > 30:
-            self.fail(wanted, example)
+            raise _Fault(wanted)
         text, after = match.group(), match.end()
         percent = re.compile(r"\s*%").match(self.text, after)
         if percent:
@@ -314,9 +342,9 @@ class _Reader:
             amount = Amount("rate", float(text))
             low, high, noun = *RATE_ALLOWED, "a probability above 0 and up to 1.0"
         if amount.unit not in units:
-            self.fail(wanted, example)
+            raise _Fault(wanted)
         if not low <= float(text) <= high:
-            self.fail(noun, example)
+            raise _Fault(noun)
         self.place = percent.end() if percent else after
         return amount
 
@@ -334,22 +362,13 @@ class _Reader:
     def sees(self, *options: str) -> bool:
         return self.find(options) is not None
 
-    def word(self, *options: str, wanted: str = "", example: str = EXAMPLE) -> str:
+    def word(self, *options: str, wanted: str = "") -> str:
         """Reads the first of the options that is next, or fails."""
         option = self.find(options)
         if option is None:
-            self.fail(wanted, example)
+            raise _Fault(wanted)
         self.place += len(option)
         return option
-
-    def fail(self, wanted: str, example: str) -> NoReturn:
-        shown = "".join(c if c.isprintable() else "·" for c in self.text)
-        before = shown[: self.place]
-        columns = len(before) + sum(unicodedata.east_asian_width(c) in "WF" for c in before)
-        raise VariantError(
-            f"no variant has this name:\n    {shown}\n    {' ' * columns}^\n"
-            f"Allowed here: {wanted}.\nA valid name: {example}"
-        )
 
 
 def _short(amount: Amount | str | None) -> str:

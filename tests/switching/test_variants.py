@@ -197,11 +197,26 @@ def test_a_fault_is_pointed_at(text, caret, allowed):
     assert str(parse(valid)) == valid
 
 
-def test_the_example_stays_close_to_what_was_meant():
-    with pytest.raises(
-        VariantError, match=r"A valid name: XI-intra\(10,informed:variance,p"
-    ):
-        parse("XI-intra(10,informed:variance,7,G)")
+@pytest.mark.parametrize(
+    "typed, valid",
+    [
+        ("step-level-0.01", "XU-step-level-0.01"),  # as the paper prints it
+        ("XU-step-0.01", "XU-step-level-0.01"),
+        ("X_I-intra(10,blind,100,G)", "XU-intra(10,blind,100,G)"),
+        ("XI–intra(10,blind,100,G)", "XI-intra(10,blind,100,G)"),
+        ("XU-intra(10,blind,100)", "XU-intra(10,blind,100,G)"),
+        ("XU-intra(10,blind,100,G", "XU-intra(10,blind,100,G)"),
+        ("XU-intra(10,blind,100,greedy)", "XU-intra(10,blind,100,G)"),
+        ("XU-intra(*,p*,X)", "XU-intra(*,informed,p*,X)"),
+        ("XI-intra(=,informd,0.1,X)", "XI-intra(=,informed,0.1,X)"),
+        ("XI-intra(10,informed:variance,7,G)", "XI-intra(10,informed:variance,0.01,G)"),
+        ("nonsense", "XU-intra(10,informed,p*,X)"),
+    ],
+)
+def test_the_valid_name_is_the_typed_one_repaired(typed, valid):
+    with pytest.raises(VariantError) as caught:
+        parse(typed)
+    assert read(caught.value)[3] == valid
 
 
 def test_the_caret_stands_right_below_wide_and_invisible_letters():
