@@ -115,7 +115,6 @@ class AtariGroup:
         self._in_flight = True
 
     def send(self, actions: Int32[np.ndarray, "B"]) -> None:
-        """Passes one action to each emulator and returns at once."""
         # Both mistakes would leave ALE waiting for ever.
         if self._in_flight:
             raise RuntimeError("send() again before recv().")

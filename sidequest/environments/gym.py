@@ -100,14 +100,12 @@ class GymGroup:
         self._first = Timestep(*self._read())
 
     def send(self, actions: np.ndarray) -> None:
-        """Passes one action to each environment and returns at once."""
         try:
             self._pipe.send(np.asarray(actions))
         except OSError:
             self._read()  # the process has ended, and may have said why
 
     def recv(self) -> Timestep:
-        """Waits for the timestep [B] that follows the last `send`."""
         if self._first is not None:
             first, self._first = self._first, None
             return first
@@ -119,7 +117,6 @@ class GymGroup:
         return self._read()
 
     def close(self) -> None:
-        """Ends the process."""
         self._pipe.close()
         self._process.join(timeout=5.0)
         self._process.kill()

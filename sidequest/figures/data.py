@@ -341,7 +341,7 @@ def _uses_watkins(
     info: Mapping[str, Any], settings: Mapping[str, Any], variant: Variant | None
 ) -> bool:
     """The setting decides; where it is left open, variants with intrinsic reward cut."""
-    config = (info.get("config") or {}).get("learning", {})
+    config = info.get("config", {}).get("learning", {})
     chosen = settings.get(WATKINS, config.get("watkins"))
     return bool(variant and variant.mode == "XI") if chosen is None else bool(chosen)
 
@@ -351,10 +351,8 @@ def _differing_settings(found: Sequence[RunTables]) -> list[dict[str, Any]]:
     change nothing of what is learned do not count."""
     flat = []
     for one in found:
-        config = one.info.get("config") or {}
-        parts = {key: part for key, part in config.items() if isinstance(part, Mapping)}
         game = one.info["game"]
-        flat.append((game, recorded(parts, game)))
+        flat.append((game, recorded(one.info.get("config", {}), game)))
     varying = _varying_settings(flat)
     return [
         {

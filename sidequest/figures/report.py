@@ -147,7 +147,7 @@ def _legend(records: Records) -> dict[str, str]:
 def _arms(records: Records, variant: str) -> ArmSets:
     """Returns the arms of a variant's first run; where it does not say, the paper's."""
     info = next(info for info in records.infos if info["variant"] == variant)
-    own = (info.get("config") or {}).get("switching", {})
+    own = info.get("config", {}).get("switching", {})
     names = ("explore_arms", "exploit_arms", "rate_arms")
     return ArmSets(*(own.get(*one) for one in zip(names, PAPER_ARMS, strict=True)))
 
@@ -217,7 +217,7 @@ def _facts(records: Records) -> dict[str, str]:
     """Returns games, budget, versions and machine; empty where nothing is known."""
     plan, infos = records.plan, records.infos
     seconds = [info["seconds"] for info in infos if info.get("seconds")]
-    settings = plan.get("settings") or {}
+    settings = plan.get("settings", {})
     budgets = records.runs.select("game", "frames").unique(maintain_order=True)
     frames = [f"{one:,}" for one in distinct(budgets, "frames")]
     if len(frames) > 1:

@@ -129,14 +129,12 @@ class Guarded:
         self._thread.start()
 
     def send(self, actions: np.ndarray) -> None:
-        """Sends actions off."""
         try:
             self._group.send(actions)
         except Exception as error:
             raise self._fault(error) from error
 
     def recv(self) -> Timestep:
-        """Returns the next timesteps."""
         self._calls += 1
         try:
             return self._group.recv()
@@ -146,7 +144,6 @@ class Guarded:
             self._calls += 1
 
     def close(self) -> None:
-        """Closes the emulators."""
         self._closed.set()
         self._thread.join()
         self._group.close()

@@ -124,7 +124,6 @@ class HostedRun:
         self._shown: tuple[Array, Array] | None = None  # by the evaluator
         self._unsent: deque[list[tuple[HostedEnvironment, Array]]] = deque()
         self._lag = choose_lag(len(groups))
-        self._skipped = 0  # updates, as far as records tell
 
     def start(self, arrays: RunArrays) -> None:
         """Begins a run: fresh parameters, empty replay, emulators as they are."""
@@ -167,6 +166,7 @@ class HostedRun:
         self.blocks, self.updates = blocks, updates
         self.unread = unread
         self.metrics = self._no_metrics
+        self._skipped = 0  # updates, as far as records tell
         self._greedy_scores = GreedyScores(self._evaluator_episodes)
         self._greedy_episodes: list[GreedyEpisode] = []
         self._batch: Sample | None = None
@@ -332,11 +332,9 @@ class HostedRun:
         return [(state, host)]
 
     def parameters(self) -> list:
-        """Returns the newest Q-function."""
         return [self.state.learner.q_function]
 
     def close(self) -> None:
-        """Closes the emulators."""
         for group in filter(None, [*self.groups, self.evaluator]):
             group.close()
 

@@ -205,11 +205,10 @@ def _empty_block(agent: Agent, policy: Policy, actors: ActorState) -> Collected:
     act = jax.vmap(agent.actor.act, in_axes=(None, 0, 0, 0))
     keys = jax.random.split(jax.random.key(0), count)
     _, _, records = jax.eval_shape(act, policy, keys, timesteps, actors)
-
-    def blank(leaf) -> Array:
-        return jnp.zeros((agent.block_length, *leaf.shape), leaf.dtype)
-
-    steps, records = jax.tree.map(blank, (steps, records))
+    steps, records = jax.tree.map(
+        lambda leaf: jnp.zeros((agent.block_length, *leaf.shape), leaf.dtype),
+        (steps, records),
+    )
     return Collected(
         group_steps=jnp.zeros((), jnp.int32),
         frames=steps.observation,

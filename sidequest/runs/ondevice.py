@@ -272,7 +272,6 @@ class Population:
 
     @property
     def frames(self) -> int:
-        """Frames of each run so far."""
         return self._block * self._agent.frames_per_block
 
     def _begin(self) -> list[RunState]:
@@ -355,12 +354,11 @@ class Population:
         return [({"run": state}, host) for state in states[: self._count]]
 
     def parameters(self) -> list:
-        """Returns the newest Q-function of each run, on the host."""
         stacked = self._gather([batch.learner.q_function for batch in self._batches])
         return [_take_run(stacked, run) for run in range(self._count)]
 
     def close(self) -> None:
-        """Does nothing: compiled programs need no closing."""
+        pass  # compiled programs need no closing
 
     def _gather(self, batches: Sequence) -> Any:
         """Returns the batches of all runs as one tree on the host."""

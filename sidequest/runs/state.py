@@ -25,7 +25,7 @@ from sidequest.replay.replay import ReplayState
 from sidequest.runs.build import Agent
 from sidequest.switching.metacontroller import MetaState, VariantArrays, variant_arrays
 from sidequest.switching.variants import Variant
-from sidequest.types import AnyArray, EpisodeSummary, Key, Timestep
+from sidequest.types import EpisodeSummary, Key, Timestep
 
 BEGIN = 0xBE61
 """Parameters, first states of environments and actors."""
@@ -200,7 +200,5 @@ def strip_weak_types(tree):
     """Fixes the types of numbers that came from Python's: what follows them in a loop has
     no such weak types, and a program would be compiled once for each."""
 
-    def strong(leaf: AnyArray) -> Array:
-        return leaf if is_key(leaf) else jax.lax.convert_element_type(leaf, leaf.dtype)
-
-    return jax.tree.map(strong, tree)
+    strong = jax.lax.convert_element_type
+    return jax.tree.map(lambda x: x if is_key(x) else strong(x, x.dtype), tree)
