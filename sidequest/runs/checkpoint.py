@@ -209,7 +209,7 @@ def restore(
         state_spec = {name: own for name, own in state_spec.items() if name != "replay"}
     expected = jax.eval_shape(portable, state_spec)
     wanted = {}
-    for path, leaf in _by_path(expected).items():
+    for path, leaf in by_path(expected).items():
         path = under + path
         number, shape, dtype = manifest.leaves.get(path, (-1, (), ""))
         if number < 0:
@@ -239,7 +239,7 @@ def write(folder: Path, snapshot: Snapshot) -> int:
         shutil.rmtree(left, ignore_errors=True)
     part.mkdir()
     try:
-        arrays = _by_path(portable(snapshot.state))
+        arrays = by_path(portable(snapshot.state))
         pieces = write_arrays(part / ARRAYS, arrays.values())
         body = {
             "schema": SCHEMA,
@@ -386,7 +386,7 @@ def revive(spec, array):
     return jax.random.wrap_key_data(array) if is_key(spec) else array
 
 
-def _by_path(tree) -> dict[str, Any]:
+def by_path(tree) -> dict[str, Any]:
     """Returns a tree's arrays by their paths in it."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(where): leaf for where, leaf in leaves}
@@ -395,7 +395,7 @@ def _by_path(tree) -> dict[str, Any]:
 def save(path: Path, tree) -> None:
     """Writes the arrays of a tree, each under its path in the tree."""
     content = io.BytesIO()
-    np.savez(content, allow_pickle=False, **_by_path(tree))
+    np.savez(content, allow_pickle=False, **by_path(tree))
     write_synced(path, content.getvalue())
 
 
@@ -406,7 +406,7 @@ def load(path: Path, data: bytes, spec: _Tree) -> _Tree:
         with zipfile.ZipFile(io.BytesIO(data)) as saved:
             arrays = [
                 _read_entry(saved, f"{name}.npy", leaf)
-                for name, leaf in _by_path(spec).items()
+                for name, leaf in by_path(spec).items()
             ]
     except _UNREADABLE as damage:
         raise InvalidRequest(

@@ -114,15 +114,8 @@ def newest_policy(agent: Agent, learner: LearnerState, meta: MetaState) -> Polic
 
 def stored_step(timesteps: Timestep, actions: Int[Array, "B"], records: StepRecord) -> Step:
     """Returns what replay stores of one step [B]."""
-    return Step(
-        observation=timesteps.observation,
-        previous_action=records.previous_action,
-        reward=timesteps.reward,
-        terminated=timesteps.terminated,
-        truncated=timesteps.truncated,
-        is_first=timesteps.is_first,
-        action=actions,
-    )
+    acted = {"previous_action": records.previous_action, "action": actions}
+    return Step(**timesteps._asdict(), **acted)
 
 
 def add_block(

@@ -21,6 +21,7 @@ from sidequest.runs.spec import identity
 from sidequest.runs.state import Chunk, IterationRecord
 from sidequest.switching.metacontroller import DIMENSIONS
 from sidequest.switching.variants import ArmSets, Variant
+from sidequest.types import EpisodeSummary
 
 _FLUSHED_EVERY = 2.0
 """Seconds after which other processes see new rows: for many runs that takes a while."""
@@ -30,16 +31,9 @@ _Row = dict[str, Any]
 _GreedyRow = tuple[int, Any, Any]
 """Frames of the run when a greedy episode began, its return, its length."""
 
-_SUMMARY = (
-    "length",
-    "p_X",
-    "med_X",
-    "rmed_X",
-    "periods",
-    "realised_rate",
-    "target_rate",
-)
-"""Columns of `episodes` that are named like the fields of `EpisodeSummary`."""
+_SUMMARY = EpisodeSummary._fields[2:]
+"""Columns of `episodes` that are named like the fields: all but `finished` and the
+return."""
 
 
 class RunLog:

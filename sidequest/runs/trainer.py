@@ -291,13 +291,12 @@ def _stop_if_diverged(log: GroupLog, runtime: Runtime, writer: CheckpointWriter)
 
 def not_finite(tree: Any) -> dict[str, int]:
     """Returns the paths of arrays with numbers that are not finite, and how many."""
-    found = {}
-    for where, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        if jnp.issubdtype(leaf.dtype, np.floating):
-            count = int(np.size(leaf) - np.isfinite(np.asarray(leaf, np.float32)).sum())
-            if count:
-                found[jax.tree_util.keystr(where)] = count
-    return found
+    counts = {
+        path: int(np.size(leaf) - np.isfinite(np.asarray(leaf, np.float32)).sum())
+        for path, leaf in checkpoint.by_path(tree).items()
+        if jnp.issubdtype(leaf.dtype, np.floating)
+    }
+    return {path: count for path, count in counts.items() if count}
 
 
 @contextlib.contextmanager
