@@ -261,7 +261,10 @@ SMALL = Config(
         capacity=100_000, block_length=20, prefix=10, ratio=4.0, warm_up=5_000
     ),
     learning=LearningConfig(
-        n_step=3,  # by a search on three games, judged on others (docs/results/small_games)
+        # By a search on three games, judged on others (docs/results/small_games). With XI,
+        # trace cutting lost goals that had been found.
+        n_step=3,
+        watkins=False,
         batch_size=16,
         discount=0.99,
         short_discount=0.9,

@@ -185,10 +185,12 @@ def _read_studies() -> dict[str, Study]:
         return _unique(itertools.chain(*found))
 
     def settings(changes: Mapping[str, Any]) -> Settings:
-        return tuple(
-            (name, tuple(value) if isinstance(value, list) else value)
-            for name, value in changes.items()
-        )
+        def value(given: Any) -> Any:
+            if given == "none":  # TOML has no null
+                return None
+            return tuple(given) if isinstance(given, list) else given
+
+        return tuple((name, value(given)) for name, given in changes.items())
 
     def make(entry: dict[str, Any]) -> Study:
         grids = (

@@ -24,6 +24,7 @@ SMALL = {
     "replay.ratio": 2.0,
     "replay.warm_up": 0,
     "learning.n_step": 5,
+    "learning.watkins": "none",
     "learning.batch_size": 8,
     "learning.discount": 0.9,
     "learning.target_interval": 5,
