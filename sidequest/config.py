@@ -8,7 +8,7 @@ Budgets are in environment frames, everything else in agent steps.
 import ast
 import inspect
 import itertools
-import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import (
@@ -436,7 +436,7 @@ def _is_of(value: Any, hint: Any) -> bool:
     if get_args(hint):  # X | None
         return any(_is_of(value, option) for option in get_args(hint))
     if hint is float:
-        return type(value) in (int, float) and math.isfinite(value)
+        return type(value) in (int, float) and abs(value) <= sys.float_info.max
     if hint is int:
         return type(value) is int and abs(value) < 2**31
     return isinstance(value, hint)

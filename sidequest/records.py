@@ -169,6 +169,7 @@ class Recorder:
             outcome: What else run.json is to say.
         """
         lines = [self.folder / f"{table}.jsonl" for table in self._tables]
+        self.flush()  # `close` bears it if this fails: newer rows would not be read
         self.close()
         if find_spec("polars") is None:  # then tables stay lines: nothing is lost
             for path in lines:

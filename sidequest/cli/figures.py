@@ -46,6 +46,8 @@ def figures(
             draw_illustrations(out or Path("figures"))
         else:
             draw_study(Path(what), out, only)
+    except BrokenPipeError:
+        raise  # the reader of the paths, such as `head`, has enough
     except OSError as error:
         where = out or what
         raise CannotWrite(f"cannot write to {where}: {error.strerror}") from error

@@ -138,9 +138,10 @@ def _read_value(text: str, example: Any) -> Any:
         return text[:_LONGEST_VALUE]
     try:
         value = _WORDS[text] if text in _WORDS else ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        value = tuple(value) if isinstance(value, list) else value
+        return float(value) if isinstance(example, float) and type(value) is int else value
+    except (ValueError, SyntaxError, MemoryError, RecursionError, OverflowError):
         return text
-    return float(value) if isinstance(example, float) and type(value) is int else value
 
 
 def use_all_cores() -> None:

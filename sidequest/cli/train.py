@@ -308,7 +308,10 @@ def _next_commands(runs: Sequence[RunSpec], best: "RunProgress") -> str:
     """Returns commands that show more of these runs, with the best as their example."""
     names = {(str(run.variant), run.seed): run.folder for run in runs}
     folder = shlex.quote(str(names[best.variant, best.seed]))
-    parent = shlex.quote(os.path.commonpath([run.folder for run in runs]))
+    folders = list(names.values())
+    if any(one.is_absolute() for one in folders):  # mixed, they have no common path
+        folders = [one.absolute() for one in folders]
+    parent = shlex.quote(os.path.commonpath(folders) or ".")
     commands = {
         f"sidequest evaluate {folder}": "scores of more greedy episodes",
         f"sidequest watch {folder}": "a film of an episode",

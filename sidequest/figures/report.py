@@ -116,6 +116,7 @@ def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
         time=time,
         place=records.folder.resolve().name,
         plural=plural,
+        rounded=rounded,
         listed=listed,
         listed_games=listed_games,
         script=script,

@@ -188,7 +188,10 @@ def _make_programs(
     try:
         if isinstance(game, CompiledEnvironment):
             return [(_compiled_program(game, group), group) for group in groups.values()]
-        memory = replay_memory(config, game.spec, variants, runs[0].memory)
+        requested = runs[0].memory
+        if (runs[0].folder / RUN_FILE).exists():  # its checkpoints hold as much
+            requested = read_run(runs[0].folder).get("memory", requested)
+        memory = replay_memory(config, game.spec, variants, requested)
         return [
             (_hosted_program(game, group, memory, display), group)
             for group in groups.values()

@@ -86,10 +86,12 @@ def _estimate(
     else:
         # A core is busy with one run; a GPU makes more of many.
         few = largest.jobs[: share.devices] if on_cpu else largest.jobs
-        warm_up = few[0].spec.config.replay.warm_up
-        frames = min(few[0].spec.frames, 2 * warm_up + _FRAMES)
+        spec = few[0].spec
+        per_step = registry.make(spec.game).spec.frames_per_step if hosted else 1
+        frames = min(spec.frames, 2 * spec.config.replay.warm_up * per_step + _FRAMES)
         short_runs = (job._replace(spec=job.spec._replace(frames=frames)) for job in few)
         measured = measure(Group(tuple(short_runs)), share)
+    workers = min(workers, len(groups))  # more have nothing to do
     beside = 1  # workers that add to the rate; on one device they share it
     if isinstance(measured, Cost):
         cost, notes = measured, []

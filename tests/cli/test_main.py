@@ -41,6 +41,16 @@ def test_a_reader_that_leaves_early_is_no_fault(typed):
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
+def test_a_reader_of_paths_may_leave_early_too(monkeypatch):
+    """It was taken for a folder that cannot be written."""
+
+    def leave(*_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("sidequest.cli.figures.draw_illustrations", leave)
+    assert run("figures", "illustrations") == 0
+
+
 def test_control_c_while_it_starts(tmp_path):
     """An exception would get lost in JAX's callbacks, and the run would continue."""
     process = subprocess.Popen(

@@ -14,6 +14,7 @@ TYPED = [
     ("learning.watkins=yes", True),
     ("replay.ratio=2", 2.0),
     ("network.channels=(8, 8, 16, 16)", (8, 8, 16, 16)),
+    ("network.channels=[8, 8, 16, 16]", (8, 8, 16, 16)),
     ("network.dtype=bfloat16", "bfloat16"),
 ]
 
@@ -31,6 +32,8 @@ def test_values_by_the_type_of_their_setting(typed, value):
         ("learning.n_step=true", "is True; it is a whole number below 2"),
         ("replay.ratio=no", "is False; it is a finite number"),
         ("replay.ratio=many", "is 'many'; it is a finite number"),
+        ("replay.ratio=1" + 400 * "0", "is '10+; it is a finite number"),
+        ("environment.sticky_actions=1" + 400 * "0", r"is 10+; it is float \| None"),
         ("network.channels=(8", r"is '\(8'; it is whole numbers in brackets"),
     ],
 )

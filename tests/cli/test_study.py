@@ -68,6 +68,32 @@ def test_a_dry_run_counts_and_estimates(monkeypatch, two_cores, tmp_path, capsys
     assert not (tmp_path / "study").exists()
 
 
+def test_workers_without_a_group_make_nothing_quicker(
+    monkeypatch, two_cores, tmp_path, capsys
+):
+    cost = estimate.Cost(10.0, 1_000.0, "here")
+    monkeypatch.setattr(estimate, "measure", lambda group, share: cost)
+    monkeypatch.setitem(STUDIES, "fake", study(8, games=("probe:constant",)))
+    assert not run("study", "fake", "--dry-run", "--workers", 2, "--out", tmp_path)
+    *_, time, memory = capsys.readouterr().out.splitlines()
+    assert time.startswith("time    about 18 s, at") and "8 runs at a time" in memory
+
+
+def test_a_measured_run_on_emulators_learns(monkeypatch, tmp_path, capsys):
+    """Its warm-up was counted in frames, of which a step has four."""
+    gpu = Share(environment=(("CUDA_VISIBLE_DEVICES", "0"),))
+    monkeypatch.setattr(estimate, "split_machine", lambda count: [gpu] * count)
+
+    def measure(group, share):
+        ((spec, _),) = group.jobs
+        assert spec.frames > 4 * spec.config.replay.warm_up
+        return "it would take too long"
+
+    monkeypatch.setattr(estimate, "measure", measure)
+    assert not run("study", "atari", "--dry-run", "--out", tmp_path)
+    assert "not measured here: it would take too long" in capsys.readouterr().out
+
+
 def test_what_is_not_here_counts_as_it_was_measured_elsewhere(two_cores, tmp_path, capsys):
     assert not run("study", "paper", "--dry-run", "--out", tmp_path)
     shown = capsys.readouterr().out

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
-from sidequest.cli.train import parse_request
+import pytest
+
+from sidequest.cli.train import _next_commands, parse_request
 from sidequest.config import SMALL, change
 from sidequest.records import IDENTITY, Recorder, read_run
 from sidequest.runs.display import Progress, RunProgress
-from sidequest.runs.spec import Checkpointing
+from sidequest.runs.spec import Checkpointing, RunSpec
+from sidequest.switching.variants import parse
 from tests.cli import run
 
 ROWS = {
@@ -33,6 +36,22 @@ def test_evaluations_are_ten_or_as_asked(tmp_path):
             **rest,
         )
         assert spec.config.evaluation.interval == interval
+
+
+@pytest.mark.parametrize(
+    "folders, parent",
+    [
+        ("runs/a runs/b", "runs"),
+        ("runs/a more/b", "."),
+        ("runs/a {}/runs/b", "{}/runs"),  # as resumed with `--resume runs/a $PWD/runs/b`
+    ],
+)
+def test_all_runs_of_a_command_have_a_folder_in_common(folders, parent):
+    first = RunSpec(parse("XU-step-level-0.1"), "tests:made-up", 0, Path(), SMALL, 1)
+    places = map(Path, folders.format(Path.cwd()).split())
+    runs = [first._replace(seed=n, folder=place) for n, place in enumerate(places)]
+    said = _next_commands(runs, RunProgress(str(first.variant), 0, 1, 0.0, 0.0, 0.0, 0.0))
+    assert f"  sidequest figures {parent.format(Path.cwd())}\n" in said
 
 
 def test_train(tmp_path, capsys, monkeypatch):

@@ -241,14 +241,14 @@ def test_what_learned_nothing_is_said(tmp_path):
         on("classic:cartpole", 9.0, 10.0, 300.0),  # one seed of three learned
         on("classic:cartpole", 9.0, 10.0, 11.0, variant=other),
         on("minigrid:empty_6x6", 0.9, 0.9, 0.1),
-        on("mine:corridor", 0.0, 0.0, 0.0),
+        on("mine:corridor", 2_345.0, 2_345.0, 2_345.0),
     )
     summary = summary_of(tmp_path, *fakes)
     for sentence in (
         "What stands out classic:cartpole: 0 of 2 variants learned; best is "
         "XU-step-level-0.01 with a mean return of 106. minigrid:empty_6x6: 1 of 1 variant "
         "learned (XU-step-level-0.01); best is XU-step-level-0.01 with a mean return of "
-        "0.633. mine:corridor: best is XU-step-level-0.01 with a mean return of 0. How far",
+        "0.633. mine:corridor: best is XU-step-level-0.01 with a mean return of 2,345. How",
         "On classic:cartpole no variant has learned",
         "In 2 of 4 cases (variant and game) the agent learned nothing",
     ):

@@ -108,6 +108,23 @@ def test_case_22_disk_full_at_a_row(tmp_path):
     assert read_table(tmp_path / "run", "episodes")["frames"].to_list() == [1] * 10 + [2]
 
 
+def test_case_22_disk_full_when_the_last_rows_are_noted(tmp_path, monkeypatch):
+    """They were left out of the finished tables, as if nobody had noted them."""
+    recorder = Recorder(tmp_path, RUN)
+    recorder.write("episodes", [{"frames": 1}])
+    write = records.write_json
+
+    def refuse(*_, **__):
+        monkeypatch.setattr(records, "write_json", write)  # there is room again
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(records, "write_json", refuse)
+    with pytest.raises(CannotWrite, match=r"digests.json: No space"):
+        recorder.finish()
+    recorder.finish()
+    assert read_table(tmp_path, "episodes").height == 1
+
+
 def test_case_23_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))

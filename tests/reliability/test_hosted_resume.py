@@ -11,7 +11,7 @@ from sidequest.environments import registry
 from sidequest.environments.base import HostedGame
 from sidequest.errors import Interrupted, MachineError
 from sidequest.records import read_table
-from sidequest.runs import hosted, trainer
+from sidequest.runs import hosted, memory, trainer
 from sidequest.runs.build import make_pace
 from sidequest.runs.checkpoint import listed, read_manifest
 from sidequest.runs.spec import Checkpointing, RunSpec
@@ -62,6 +62,16 @@ def stopped(tmp_path_factory):
     with pytest.raises(Interrupted, match=f"saved at {STOP * BLOCK:,} frames"):
         play(folder, stop_after=STOP)
     return folder
+
+
+def test_a_run_keeps_the_memory_that_it_began_with(tmp_path, monkeypatch):
+    """A study that resumed with less on the device could use no checkpoint."""
+    registry._registered["tests:drawn"] = lambda: GAME
+    for left in (300_000, 290_000):
+        monkeypatch.setattr(memory, "_left_for_replay", lambda *_, left=left: left)
+        ((program, (run,)),) = trainer._make_programs([spec(tmp_path / "run")], Watcher())
+        assert program.memory == 300_000
+        trainer._create_folder(run, program, sharded=False)
 
 
 @pytest.mark.slow
