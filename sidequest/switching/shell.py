@@ -253,7 +253,8 @@ class Switch:
         return sum(array.nbytes for array in (*arrays, *kept))
 
     def __repr__(self) -> str:
-        counted = f"{self._steps:,} steps, {self.nbytes / self.streams / 1e3:.1f} kB each"
+        steps = f"{self._steps:,} step{'s' * (self._steps != 1)}"
+        counted = f"{steps}, {self.nbytes / self.streams / 1e3:.1f} kB each"
         return (
             f"<Switch {self.variant}, streams={self.streams}, seed={self.seed}, {counted}>"
         )

@@ -723,7 +723,7 @@ def test_repr_names_variant_streams_and_memory():
     switch.step(value=0.0)
     shown = repr(switch)
     assert shown.startswith(
-        "<Switch XU-intra(10,informed,p*,X), streams=512, seed=3, 1 step"
+        "<Switch XU-intra(10,informed,p*,X), streams=512, seed=3, 1 step,"
     )
     assert 6 < float(shown.split()[-3]) < 8, shown  # kB each
     assert switch.nbytes < 512 * 8_000
