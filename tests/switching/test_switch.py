@@ -740,6 +740,19 @@ def test_plot_draws_the_last_steps():
     assert len(starts) == 2 * np.sum(np.arange(200, 1_200) % 7 == 0)
 
 
+def test_plot_shows_no_steps_from_before_a_state_was_loaded():
+    saved, switch = (Switch("XU-experiment-level-X", streams=2) for _ in range(2))
+    for _ in range(30):
+        saved.step()
+    switch.load_state_dict(saved.state_dict())
+    assert switch.plot().axes[0].collections[0].get_array().shape == (2, 0)
+    for _ in range(5):
+        switch.step()
+    for shown, steps in ((switch, 5), (copy.deepcopy(switch), 5), (saved, 30)):
+        mesh = shown.plot().axes[0].collections[0]
+        assert mesh.get_array().shape == (2, steps) and mesh.get_array().all()
+
+
 def test_plot_marks_no_start_while_an_episode_of_one_step_waits():
     switch = Switch("XU-experiment-level-G", streams=2)
     switch.step(is_first=True)
