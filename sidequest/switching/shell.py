@@ -203,7 +203,7 @@ class Switch:
         if type(data) is np.ndarray and data.dtype is dtype and data.shape == self._shape:
             return data
         array = np.asarray(data)
-        if array.dtype.kind not in "biuf":
+        if not np.can_cast(array.dtype, _FLOAT, "same_kind"):  # bfloat16 can be
             raise ValueError(f"{name} holds {array.dtype}; it is numbers or booleans")
         if array.shape not in ((), self._shape):
             raise ValueError(

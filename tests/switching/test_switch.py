@@ -616,6 +616,16 @@ def test_numbers_that_mean_nothing_are_refused_in_one_line(arguments, message):
         np.testing.assert_array_equal(data, before[name])
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "float16", "bfloat16", "longdouble"])
+def test_numbers_of_any_size_are_taken(dtype):
+    values = np.arange(60) % 7
+    switch, same = (Switch("XU-intra(2,informed,0.1,G)", streams=60) for _ in range(2))
+    for _ in range(20):
+        values = np.roll(values, 1)
+        modes = switch.step(value=values.astype(np.dtype(dtype)))
+        np.testing.assert_array_equal(modes, same.step(value=values))
+
+
 def test_numbers_that_are_none_are_refused():
     switch = Switch("XU-intra(10,informed,0.1,G)")
     for bad in (float("nan"), float("inf")):
