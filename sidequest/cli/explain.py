@@ -269,7 +269,7 @@ def settings(
 
     The source is the paper, or ours where the paper gives no number.
 
-    `sidequest train --set NAME=VALUE` changes a setting.
+    To change a setting: `sidequest train --set NAME=VALUE`.
 
     For example:
       sidequest settings
