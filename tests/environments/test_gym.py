@@ -202,6 +202,15 @@ def test_a_group_renders_its_first_environment():
     group.close()
 
 
+def test_what_a_function_prints_is_not_the_output(tmp_path, capsys, monkeypatch):
+    (tmp_path / "talkative.py").write_text(
+        "print('loaded')\nfrom tests.environments.own import talks\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    registry.make("talkative:talks")
+    assert tuple(capsys.readouterr()) == ("", "loaded\nmade\n")
+
+
 def test_a_module_in_the_working_directory_is_found(tmp_path):
     root = Path(__file__).parents[2]
     example = root / "examples" / "own_environment.py"
