@@ -220,11 +220,13 @@ def _show_strips(variants: list[Variant], traces: list[Trace]) -> None:
         if len(variants) > 1:
             continue  # the table has its numbers
         p, median = characteristics(trace)
-        typical = "none" if median != median else f"{median:g} steps"
+        typical = "none"
+        if median == median:
+            typical = f"{median:g} step{'s' * (median != 1)}"
         console.print(
             "",
-            f"p_X    {p:<10.3g}the share of explore steps",
-            f"med_X  {typical:<10}the typical length of an explore period",
+            f"p_X    {p:<13.3g}the share of explore steps",
+            f"med_X  {typical:<13}the typical length of an explore period",
             sep="\n",
         )
 
@@ -267,7 +269,7 @@ def settings(
 
     The source is the paper, or ours where the paper gives no number.
 
-    `sidequest train --set NAME=VALUE` changes a setting.
+    To change a setting: `sidequest train --set NAME=VALUE`.
 
     For example:
       sidequest settings

@@ -181,7 +181,7 @@ def watch(
     from sidequest.figures.film import Caption, draw_film, make_renderer, save_film
     from sidequest.runs.display import make_display
     from sidequest.runs.evaluation import load_player, play_episode
-    from sidequest.wording import rounded
+    from sidequest.wording import plural, rounded
 
     player = load_player(run)
     with make_display() as display:
@@ -193,7 +193,8 @@ def watch(
             report=lambda n: display.count(f"playing, step {n:,}", n, max_steps + 1),
         )
         steps, spec = len(episode.trace.modes), player.game.spec
-        ending = f"cut at {steps:,} steps" if episode.ending == "cut" else episode.ending
+        played = plural(steps, "step")
+        ending = f"cut at {played}" if episode.ending == "cut" else episode.ending
         title = f"{player.spec.variant}{', greedy' if greedy else ''}"
         caption = Caption(title, f"{spec.name}, seed {player.spec.seed}", ending)
         render = make_renderer(episode.observations, spec.maximum, spec.categories)
@@ -211,7 +212,7 @@ def watch(
         except OSError as error:
             raise CannotWrite(f"cannot write to {out}: {error.strerror}") from error
     total = episode.trace.reward.sum()
-    print(f"{steps:,} steps, return {rounded(total)}, {ending}", file=sys.stderr)
+    print(f"{played}, return {rounded(total)}, {ending}", file=sys.stderr)
     print(path)
 
 

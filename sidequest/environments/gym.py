@@ -169,7 +169,7 @@ def load(name: str) -> Callable[..., Any]:
         raise  # one that the user's module imports
     found = getattr(module, rest)
     if not callable(found):
-        raise BrokenRule("it is no function that returns an environment")
+        raise BrokenRule("It is not a function that returns an environment.")
     return found
 
 
@@ -186,7 +186,7 @@ def prepare(
 
     if not isinstance(environment, Env):
         raise BrokenRule(
-            f"it is a {type(environment).__name__}, not a Gymnasium environment"
+            f"it is of type {type(environment).__name__}, not a Gymnasium environment"
         )
     actions, shown = environment.action_space, environment.observation_space
     if not isinstance(actions, spaces.Discrete):

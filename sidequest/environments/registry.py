@@ -3,7 +3,9 @@
 
 import difflib
 import re
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from functools import cache, partial
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -79,7 +81,8 @@ def make(
 def _make_own(name: str, sticky: float) -> CompiledEnvironment | HostedGame:
     """Builds a game from what a function of the user's, or Gymnasium's, returns."""
     try:
-        made = gym.load(name)()
+        with redirect_stdout(sys.stderr):  # what it prints is not the command's output
+            made = gym.load(name)()
         if isinstance(made, CompiledEnvironment):  # fails now, if it does
             key, action = jax.random.key(0), jnp.int32(0)
             state, _ = jax.eval_shape(made.reset, key)
@@ -133,7 +136,8 @@ def check(name: str) -> None:
     hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
     if not is_atari(name) and _suite(name) not in _COMPILED:
         try:
-            gym.load(name)
+            with redirect_stdout(sys.stderr):
+                gym.load(name)
             return
         except (Exception, SystemExit) as error:
             also = "" if _suite(name) == "gymnasium" else hint

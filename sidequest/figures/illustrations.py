@@ -324,7 +324,8 @@ def draw_example(trace: Trace, name: str) -> Figure:
     top, bottom = 1 - 0.55 / tall, 0.42 / tall
     figure.subplots_adjust(left=0.09, right=0.98, top=top, bottom=bottom, hspace=0.2)
     p, median = simulation.characteristics(trace)
-    typical = "–" if np.isnan(median) else f"{median:g} steps"
+    steps = f"{median:g} step{'s' * (median != 1)}"
+    typical = "–" if np.isnan(median) else steps
     subtitle = f"$p_X$ = {p:.2f}    med$_X$ = {typical}"
     figure.text(0.09, 1 - 0.22 / tall, name, size=style.LARGE, weight="bold")
     figure.text(0.09, 1 - 0.42 / tall, subtitle, size=style.MEDIUM, color=style.INK)

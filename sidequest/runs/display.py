@@ -28,7 +28,7 @@ _REDRAWN = 4  # times a second; each takes the interpreter 0.3 ms from the threa
 _BAR_WIDTH = 20
 _EPISODES = 100  # of each run: those that the means are taken over
 _MEMORY = 30.0  # seconds: what was s seconds ago counts exp(-s / memory) in rates
-_LAYOUT = "{:<35.35} {:>4} {:>6} {:>7} {:>7} {:>6} {:>7}"
+_LAYOUT = "{:<35} {:>4} {:>6} {:>7} {:>7} {:>6} {:>7}"
 _HEADINGS = ("variant", "seed", "frames", "return", "greedy", "p_X", "rate")
 
 
@@ -214,11 +214,12 @@ class Log:
 
     def table(self) -> list[str]:
         """Returns headings, then a line for each run, the best first."""
-        lines = [_LAYOUT.format(*_HEADINGS)]
+        width = max((len(variant) for variant, _ in self.rows), default=0)
+        lines = [_LAYOUT.format("variant".ljust(width), *_HEADINGS[1:])]
         for run in self.ranked():
             shown = ["" if math.isnan(x) else rounded(x, 3) for x in run.numbers]
-            line = _LAYOUT.format(run.variant, run.seed, short(run.frames), *shown)
-            lines.append(line.rstrip())
+            name = run.variant.ljust(width)
+            lines.append(_LAYOUT.format(name, run.seed, short(run.frames), *shown).rstrip())
         return lines
 
 

@@ -115,8 +115,9 @@ class Switch:
         # NumPy does not warn in it; entering `np.errstate` takes longer.
         self._quiet = contextvars.copy_context()
         self._quiet.run(np.seterr, all="ignore")
-        # Of the last steps, for `plot`.
+        # Of the last steps, for `plot`; of none before `_shown_from`.
         self._explored, self._started = np.zeros((2, _KEPT, self.streams), bool)
+        self._shown_from = 0
 
     def step(
         self,
@@ -202,7 +203,7 @@ class Switch:
         if type(data) is np.ndarray and data.dtype is dtype and data.shape == self._shape:
             return data
         array = np.asarray(data)
-        if array.dtype.kind not in "biuf":
+        if not np.can_cast(array.dtype, _FLOAT, "same_kind"):  # bfloat16 can be
             raise ValueError(f"{name} holds {array.dtype}; it is numbers or booleans")
         if array.shape not in ((), self._shape):
             raise ValueError(
@@ -237,9 +238,10 @@ class Switch:
         """Draws the last 1,000 steps of the first `most` environments, one strip each.
 
         Explore steps are dark, exploit steps light; a line marks the start of an episode.
-        Returns a figure of matplotlib.
+        Steps before `load_state_dict` are not shown. Returns a figure of matplotlib.
         """
-        most, begin = _whole("most", most, least=1), max(0, self._steps - _KEPT)
+        most = _whole("most", most, least=1)
+        begin = max(self._shown_from, self._steps - _KEPT)
         rows = np.arange(begin, self._steps) % _KEPT
         modes, first = self._explored[rows, :most], self._started[rows, :most]
         title = f"{self.variant}: explore steps are dark"
@@ -253,7 +255,8 @@ class Switch:
         return sum(array.nbytes for array in (*arrays, *kept))
 
     def __repr__(self) -> str:
-        counted = f"{self._steps:,} steps, {self.nbytes / self.streams / 1e3:.1f} kB each"
+        steps = f"{self._steps:,} step{'s' * (self._steps != 1)}"
+        counted = f"{steps}, {self.nbytes / self.streams / 1e3:.1f} kB each"
         return (
             f"<Switch {self.variant}, streams={self.streams}, seed={self.seed}, {counted}>"
         )
@@ -289,7 +292,7 @@ class Switch:
         self._state, self._rng, self._steps = state, rng, steps
         self._draw_block()
         self._begins = bool(state.begins.any())
-        self._explored[:] = self._started[:] = False
+        self._shown_from = steps
 
     def _identity(self) -> dict[str, Any]:
         """Returns what a state belongs to."""
@@ -308,13 +311,14 @@ class Switch:
         return {
             "made": made | self._arguments,
             "state": self.state_dict(),
-            "shown": (self._explored, self._started),
+            "shown": (self._explored, self._started, self._shown_from),
         }
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__init__(**saved["made"])
         self.load_state_dict(saved["state"])
-        self._explored, self._started = map(np.array, saved["shown"])
+        explored, started, self._shown_from = saved["shown"]
+        self._explored, self._started = np.array(explored), np.array(started)
 
 
 def step_arguments(

@@ -173,7 +173,10 @@ class Variant:
         return bandits
 
     def as_dict(self) -> dict:
-        """Returns the structure for other programs; amounts are written as in the name."""
+        """Returns the structure for other programs; amounts are written as in the name.
+
+        A step-level variant has no starting mode: its first step is as any other.
+        """
         return {
             "name": str(self),
             "mode": self.mode,
@@ -181,7 +184,7 @@ class Variant:
             "explore": self.explore and _short(self.explore),
             "trigger": self.trigger,
             "exploit": self.exploit and str(self.exploit),
-            "start": _short(self.start),
+            "start": None if self.granularity == "step" else _short(self.start),
             "heads": list(self.heads),
             "signals": list(self.signals),
             "bandits": [

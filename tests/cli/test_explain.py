@@ -1,6 +1,7 @@
 """`sidequest explain`: what it prints, draws and refuses."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -190,6 +191,19 @@ def test_the_strip_has_one_letter_a_step_and_a_line_an_episode():
         "                10  XXXXX",
         "episode 2        0  ·X",
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "median"),
+    [
+        (["XU-intra(1,blind,30,G)"], "1 step"),
+        (["XU-experiment-level-X", "--steps", "1000", "--episode", "1000"], "1000 steps"),
+        (["XU-intra(=,informed:mismatch,p*,G)"], "20.5 steps"),
+    ],
+)
+def test_the_median_stands_apart_from_its_meaning(capsys, arguments, median):
+    _, out, _ = explain(capsys, *arguments)
+    assert re.search(rf"med_X  {re.escape(median)} +the typical length", out)
 
 
 def test_the_example_shows_what_the_name_says(capsys):

@@ -107,3 +107,9 @@ def hosted():
     from tests.runs.test_hosted import Drawn
 
     return HostedGame(lambda **_: [], Drawn.spec)
+
+
+def talks():
+    """Prints while it is made."""
+    print("made")
+    return Walk()

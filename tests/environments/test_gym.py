@@ -129,7 +129,7 @@ def test_other_observations_are_refused(space):
         (OWN + "Continuous", "its actions are Box"),
         ("gymnasium:minigrid:MiniGrid-Empty-5x5-v0", r"its observations are Dict\("),
         (OWN + "breaks", r"RuntimeError: the licence server is down \(.*own.py:\d+\)$"),
-        (OWN + "nothing", "it is a int, not a Gymnasium environment"),
+        (OWN + "nothing", "it is of type int, not a Gymnasium environment"),
         (OWN + "compiled_breaks", r"KeyError: 'door' \(.*own.py:\d+\)$"),
         (OWN + "leaves", r"SystemExit: 3 \(.*own.py:\d+\)$"),
     ],
@@ -147,7 +147,7 @@ def test_what_cannot_be_played_is_refused(name, message):
         ("gymnasium:nothing", "Environment `nothing` doesn't exist"),
         (OWN + "missing", "has no attribute 'missing'"),
         ("tests.nowhere:walk", "No module named 'tests.nowhere' on Python's path or in /"),
-        (OWN + "__name__", "it is no function"),
+        (OWN + "__name__", "It is not a function that returns an environment\\.$"),
         ("./mine.py:make_env", "Name a module, not a file, as in mine:make_env"),
         ("mine.py:make_env", "Name a module, not a file"),
         (r"C:\mine.py:make_env", "Name a module, not a file"),
@@ -200,6 +200,15 @@ def test_a_group_renders_its_first_environment():
     frame = group.render()
     assert frame.shape == (200, 27, 3) and (frame == 101).all()
     group.close()
+
+
+def test_what_a_function_prints_is_not_the_output(tmp_path, capsys, monkeypatch):
+    (tmp_path / "talkative.py").write_text(
+        "print('loaded')\nfrom tests.environments.own import talks\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    registry.make("talkative:talks")
+    assert tuple(capsys.readouterr()) == ("", "loaded\nmade\n")
 
 
 def test_a_module_in_the_working_directory_is_found(tmp_path):

@@ -52,6 +52,14 @@ def test_a_study_in_which_nothing_has_begun_says_what_it_needs(study_of):
     check_all(study_of(Cell(INTRA, GAMES[0], 0, 3.0, share=0.0)), drawn=0)
 
 
+def test_recorded_episodes_of_one_granularity_are_not_said_to_be_missing(study_of, capsys):
+    records = study_of(Cell(INTRA, GAMES[0], 0, 3.0))
+    run("figures", str(records.folder), "--only", "granularities", "episodes-all")
+    told = capsys.readouterr()
+    assert "episodes-all.png" in told.out  # there are recorded episodes
+    assert "recorded episodes (table `traces`) of two granularities" in told.err
+
+
 def test_names_that_this_version_cannot_read_do_no_harm(study_of):
     cells = [Cell(INTRA, GAMES[0], 0, 3.0), Cell("XU-step-level-0.01", GAMES[0], 0, 4.0)]
     records = study_of(*cells)

@@ -404,3 +404,12 @@ def test_runs_side_by_side_are_added_up():
         *((0, 0.0), (1, 1.0), (2, 2.0), (3, 3.0))
     ]
     assert (shown.frame_rate, shown.update_rate) == pytest.approx((200.0, 20.0))
+
+
+def test_long_names_of_variants_are_not_cut():
+    log = Log()
+    names = [f"XI-intra(10,informed:variance,0.0001,{start})" for start in "GX"]
+    log.show(ONE._replace(runs=[run(name, 0, 100, 1.0, 1.0, 0.1, 0.1) for name in names]))
+    headings, *lines = log.table()
+    assert {line.split()[0] for line in lines} == {*names}
+    assert {len(line) for line in lines} == {len(headings)}

@@ -616,6 +616,16 @@ def test_numbers_that_mean_nothing_are_refused_in_one_line(arguments, message):
         np.testing.assert_array_equal(data, before[name])
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "float16", "bfloat16", "longdouble"])
+def test_numbers_of_any_size_are_taken(dtype):
+    values = np.arange(60) % 7
+    switch, same = (Switch("XU-intra(2,informed,0.1,G)", streams=60) for _ in range(2))
+    for _ in range(20):
+        values = np.roll(values, 1)
+        modes = switch.step(value=values.astype(np.dtype(dtype)))
+        np.testing.assert_array_equal(modes, same.step(value=values))
+
+
 def test_numbers_that_are_none_are_refused():
     switch = Switch("XU-intra(10,informed,0.1,G)")
     for bad in (float("nan"), float("inf")):
@@ -723,7 +733,7 @@ def test_repr_names_variant_streams_and_memory():
     switch.step(value=0.0)
     shown = repr(switch)
     assert shown.startswith(
-        "<Switch XU-intra(10,informed,p*,X), streams=512, seed=3, 1 step"
+        "<Switch XU-intra(10,informed,p*,X), streams=512, seed=3, 1 step,"
     )
     assert 6 < float(shown.split()[-3]) < 8, shown  # kB each
     assert switch.nbytes < 512 * 8_000
@@ -738,6 +748,19 @@ def test_plot_draws_the_last_steps():
     np.testing.assert_array_equal(mesh.get_array() > 0, modes[-1_000:, :2].T)
     starts = figure.axes[0].collections[1].get_segments()
     assert len(starts) == 2 * np.sum(np.arange(200, 1_200) % 7 == 0)
+
+
+def test_plot_shows_no_steps_from_before_a_state_was_loaded():
+    saved, switch = (Switch("XU-experiment-level-X", streams=2) for _ in range(2))
+    for _ in range(30):
+        saved.step()
+    switch.load_state_dict(saved.state_dict())
+    assert switch.plot().axes[0].collections[0].get_array().shape == (2, 0)
+    for _ in range(5):
+        switch.step()
+    for shown, steps in ((switch, 5), (copy.deepcopy(switch), 5), (saved, 30)):
+        mesh = shown.plot().axes[0].collections[0]
+        assert mesh.get_array().shape == (2, steps) and mesh.get_array().all()
 
 
 def test_plot_marks_no_start_while_an_episode_of_one_step_waits():

@@ -345,6 +345,10 @@ def test_as_dict_has_the_promised_keys():
     }
 
 
+def test_a_step_level_variant_has_no_starting_mode():
+    assert parse("XU-step-level-0.5").as_dict()["start"] is None
+
+
 @settings(max_examples=50)
 @given(typed_variants())
 def test_as_dict_is_the_same_structure_for_every_variant(typed):
