@@ -27,6 +27,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -510,8 +511,10 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
+@cache
 def _source_revision() -> str | None:
-    """Returns the git revision of the source, if it lies in a repository of its own."""
+    """Returns the git revision of the source, if it lies in a repository of its own; asked
+    once, since later edits are not in this process."""
     root = Path(__file__).parents[1]
     if not (root / ".git").exists():
         return None

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import numpy as np
 import polars
@@ -193,6 +194,13 @@ def test_the_machine_is_described():
     }
     assert {"jax", "numpy", "equinox", "optax"} <= set(described["versions"])
     assert described["cores"] >= 1 and described["started"].endswith("+00:00")
+
+
+def test_all_runs_of_a_process_have_the_revision_that_it_began_with(monkeypatch):
+    revision = describe_machine()["revision"]
+    edited = CompletedProcess((), 0, "edited meanwhile")
+    monkeypatch.setattr(records.subprocess, "run", lambda *_, **__: edited)
+    assert describe_machine()["revision"] == revision
 
 
 def test_the_run_file_is_never_half_there(recorder):

@@ -67,6 +67,8 @@ def pack(study: Path, run: Path) -> Iterator[Chunk]:
         with tarfile.open(fileobj=archive, mode="w") as tar:
             for path in [*tables, *checkpoint, folder / RUN_FILE]:
                 tar.add(path, path.relative_to(folder).as_posix())
+        if bool(read_run(folder).get("finished")) != finished:
+            return  # finished meanwhile, without its final tables; they come at the end
         archive.seek(0)
         while data := archive.read(CHUNK_BYTES):
             yield Chunk(run.as_posix(), data)

@@ -103,6 +103,17 @@ def test_a_finished_run_leaves_no_lines_and_no_checkpoints(there, tmp_path):
     }
 
 
+def test_a_run_that_finishes_while_it_is_packed_is_not_sent(there, monkeypatch):
+    """It was finished where it arrived, and its tables were not there."""
+
+    def finish(folder):
+        make_run(there, finished="today")
+        return []
+
+    monkeypatch.setattr(cluster, "listed", finish)
+    assert list(pack(there, RUN)) == []
+
+
 def test_runs_that_arrive_at_the_same_time(there, tmp_path, monkeypatch):
     """Chunks of two runs may be mixed."""
     monkeypatch.setattr(cluster, "CHUNK_BYTES", 2_000)
