@@ -8,6 +8,7 @@ with 2; errors that end a run early exit with the other codes of `sidequest.erro
 import contextlib
 import errno
 import inspect
+import io
 import os
 import signal
 import sys
@@ -60,6 +61,8 @@ def main(arguments: list[str] | None = None) -> None:
         # that has something to save listens to signals itself.
         signal.signal(signal.SIGINT, _exit_at_once)
         open_closed_streams()
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may lack the γ of Xγ
+            sys.stdout.reconfigure(errors="backslashreplace")
         sys.stderr = _Unwatched(sys.stderr)
     _exit(_run(*(arguments or ["--help"])))
 

@@ -31,6 +31,15 @@ _tyro_sidequest; echo "${{COMPREPLY[@]}}" """
     assert shown.stdout.strip() == "--workers"
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_letters_that_a_terminal_lacks_are_no_fault(encoding):
+    command = [sys.executable, "-m", "sidequest", "explain", "XD-step-level-0.1", "--json"]
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    shown = subprocess.run(command, env=environment, capture_output=True)
+    assert shown.returncode == 0
+    assert json.loads(shown.stdout)["name"] == "Xγ-step-level-0.1"
+
+
 @pytest.mark.parametrize("typed", ["explain --all", "--completion bash", "train --help"])
 def test_a_reader_that_leaves_early_is_no_fault(typed):
     reader, writer = os.pipe()
