@@ -39,7 +39,7 @@ def test_is_the_stream_that_gymnax_plays(name):
         observation, their_state, reward, terminated, truncated, _ = their_step(
             key, their_state, action, params
         )
-        np.testing.assert_allclose(timestep.observation, observation, rtol=1e-5)
+        np.testing.assert_allclose(timestep.observation, observation, 1e-5, 1e-7)
         assert timestep.reward == reward
         assert timestep.terminated == terminated
         assert timestep.truncated == (truncated and not terminated)
