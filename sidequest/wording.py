@@ -8,9 +8,9 @@ def rounded(value: float, digits: int = 4) -> str:
     return f"{value:,.0f}" if abs(value) >= 10**digits - 0.5 else f"{value:.{digits}g}"
 
 
-def plural(count: int, noun: str) -> str:
-    """Returns `1 run`, `2 runs`, `1,000 runs`."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
+def plural(count: float, noun: str) -> str:
+    """Returns `1 run`, `2.5 runs`, `1,000 runs`."""
+    return f"{count:,} ".replace(".0 ", " ") + (noun if count == 1 else f"{noun}s")
 
 
 def short(value: float) -> str:

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from sidequest.wording import duration, plural, rounded, short
@@ -43,4 +44,8 @@ def test_short_numbers(number, text):
 def test_plurals():
     assert [plural(count, "run") for count in (0, 1, 2, 1_000)] == [
         *("0 runs", "1 run", "2 runs", "1,000 runs")
+    ]
+    medians = np.array([1, 20.5, 1_000]), np.array([1, 2])
+    assert [plural(median, "step") for row in medians for median in row] == [
+        *("1 step", "20.5 steps", "1,000 steps", "1 step", "2 steps")
     ]

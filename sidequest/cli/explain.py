@@ -26,6 +26,7 @@ from sidequest.switching.descriptions import (
 )
 from sidequest.switching.variants import EXAMPLE, MODES, Variant, parse
 from sidequest.types import Trace
+from sidequest.wording import plural
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -220,9 +221,7 @@ def _show_strips(variants: list[Variant], traces: list[Trace]) -> None:
         if len(variants) > 1:
             continue  # the table has its numbers
         p, median = characteristics(trace)
-        typical = "none"
-        if median == median:
-            typical = f"{median:g} step{'s' * (median != 1)}"
+        typical = "none" if median != median else plural(median, "step")
         console.print(
             "",
             f"p_X    {p:<13.3g}the share of explore steps",

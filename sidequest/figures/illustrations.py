@@ -21,6 +21,7 @@ from sidequest.figures import style
 from sidequest.switching import simulation
 from sidequest.switching.variants import parse
 from sidequest.types import Trace
+from sidequest.wording import plural
 
 _EXPLOIT_HEIGHT = 0.5  # of a row; the lower bar is the cue for those who see no hue
 _EXPLORE_HEIGHT = 0.8
@@ -324,8 +325,7 @@ def draw_example(trace: Trace, name: str) -> Figure:
     top, bottom = 1 - 0.55 / tall, 0.42 / tall
     figure.subplots_adjust(left=0.09, right=0.98, top=top, bottom=bottom, hspace=0.2)
     p, median = simulation.characteristics(trace)
-    steps = f"{median:g} step{'s' * (median != 1)}"
-    typical = "–" if np.isnan(median) else steps
+    typical = "–" if np.isnan(median) else plural(median, "step")
     subtitle = f"$p_X$ = {p:.2f}    med$_X$ = {typical}"
     figure.text(0.09, 1 - 0.22 / tall, name, size=style.LARGE, weight="bold")
     figure.text(0.09, 1 - 0.42 / tall, subtitle, size=style.MEDIUM, color=style.INK)

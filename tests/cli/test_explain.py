@@ -197,7 +197,7 @@ def test_the_strip_has_one_letter_a_step_and_a_line_an_episode():
     ("arguments", "median"),
     [
         (["XU-intra(1,blind,30,G)"], "1 step"),
-        (["XU-experiment-level-X", "--steps", "1000", "--episode", "1000"], "1000 steps"),
+        (["XU-experiment-level-X", "--steps", "1000", "--episode", "1000"], "1,000 steps"),
         (["XU-intra(=,informed:mismatch,p*,G)"], "20.5 steps"),
     ],
 )
