@@ -136,8 +136,8 @@ class LearningConfig:
     target_interval: _Count = 400
     """Updates between two copies of the parameters to the target network."""
     watkins: bool | None = None
-    """Watkins' Q(λ) trace cutting; None: as in the paper, only with XI. It helped XU on
-    MinAtar, and cost it a far goal (docs/results/small_games)."""
+    """Watkins' Q(λ) trace cutting; None: as in the paper, only with XI. It helps on
+    MinAtar, and can lose a far goal (docs/results/gpu_study, small_games)."""
     timeout_is_terminal: bool = True
     """Whether a time limit ends the return, as in DQN and its successors. Ours."""
     priority_mix: _Share = 0.9
