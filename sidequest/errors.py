@@ -6,7 +6,7 @@ Nothing that was recorded before an error is lost. Nothing here needs JAX.
 import difflib
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
 
@@ -108,6 +108,12 @@ def missing_extra(what: str, error: ModuleNotFoundError) -> ImportError:
 def resume_command(folders: Iterable[Path]) -> str:
     """Returns the command that resumes runs."""
     return shlex.join(["sidequest", "train", "--resume", *map(str, folders)])
+
+
+def raise_together(failures: Sequence[SidequestError]) -> None:
+    """Raises what ended some of several runs as one error, of the first one's kind."""
+    if failures:
+        raise type(failures[0])("\n".join(map(str, failures))) from failures[0]
 
 
 def cannot_write(path: Path, error: Exception) -> CannotWrite:

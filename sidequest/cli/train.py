@@ -26,6 +26,7 @@ from sidequest.errors import (
     Interrupted,
     InvalidRequest,
     SidequestError,
+    raise_together,
     resume_command,
     unknown,
 )
@@ -280,7 +281,10 @@ def _train_all(runs: list[RunSpec], quiet: bool, tensorboard: bool) -> None:
     from sidequest.runs import trainer
     from sidequest.runs.display import make_display
 
-    for group in group_by_kind(runs):
+    failures: list[SidequestError] = []
+    groups = group_by_kind(runs)
+    for group in groups:
+        finished = group
         with make_display(quiet, len(group)) as display:
             try:
                 trainer.run(group, display)
@@ -291,17 +295,23 @@ def _train_all(runs: list[RunSpec], quiet: bool, tensorboard: bool) -> None:
                     raise Interrupted(said) from None
                 if left:
                     raise
-        if display.rows:
+            except SidequestError as failure:  # the others do not need these
+                failures.append(failure)
+                finished = [run for run in group if is_finished(run)]
+                if len(groups) > 1:
+                    display.say(str(failure))
+        if display.rows and finished:
             display.say("\n".join(["", *display.table(), ""]))
-        for run in group:
+        for run in finished:
             if tensorboard:
                 from sidequest.runs.tables import export_tensorboard
 
                 export_tensorboard(run.folder)
             with contextlib.suppress(OSError):  # other runs may follow
                 print(run.folder, flush=True)
-        if display.rows:
+        if display.rows and finished == group:
             display.say(_next_commands(group, display.ranked()[0]))
+    raise_together(failures)
 
 
 def _next_commands(runs: Sequence[RunSpec], best: "RunProgress") -> str:

@@ -26,6 +26,8 @@ from sidequest.errors import (
     Diverged,
     Interrupted,
     MachineError,
+    SidequestError,
+    raise_together,
     resume_command,
 )
 from sidequest.records import RUN_FILE, Recorder, read_run, write_json
@@ -99,7 +101,8 @@ def run(runs: Sequence[RunSpec], display: Display) -> None:
             variants need the same heads share a program.
 
     Raises:
-        SidequestError: If a run ended before its time, with all of them saved as they are.
+        SidequestError: If a run ended before its time; those that do not train beside it
+            were trained nevertheless.
         Interrupted: After a signal, even if all runs could finish.
     """
     check(runs[0].config)
@@ -108,6 +111,7 @@ def run(runs: Sequence[RunSpec], display: Display) -> None:
         return
     programs = _make_programs(runs, display)
     folders = [spec.folder for spec in runs]
+    failures: list[SidequestError] = []
     with lock_folders(folders), StopSignal(display.say) as stop, _explain_failures(runs):
         for program, group in programs:
             # Another process may have finished some before they were locked.
@@ -117,9 +121,16 @@ def run(runs: Sequence[RunSpec], display: Display) -> None:
         for program, group in programs:
             for batch in [group] if program.compiled else [[spec] for spec in group]:
                 for points in _resume_points(program, batch, display):
-                    _train(program, points, display, stop)
+                    try:
+                        _train(program, points, display, stop)
+                    except (Diverged, MachineError) as failure:
+                        failures.append(failure)
+                        if len(runs) > 1:
+                            display.say(str(failure))
         if stop.requested:  # too late for these runs, but others may be to follow
-            raise Interrupted("stopped after all of these runs had finished")
+            said = [*map(str, failures), "stopped after all of these runs had ended"]
+            raise Interrupted("\n".join(said))
+    raise_together(failures)
 
 
 def _train(

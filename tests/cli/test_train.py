@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sidequest.cli.train import _next_commands, parse_request
+from sidequest.cli.train import _next_commands, _train_all, parse_request
 from sidequest.config import SMALL, change
+from sidequest.errors import MachineError
 from sidequest.records import IDENTITY, Recorder, read_run
 from sidequest.runs.display import Progress, RunProgress
 from sidequest.runs.spec import Checkpointing, RunSpec
@@ -100,3 +101,27 @@ def test_train(tmp_path, capsys, monkeypatch):
         assert folder.is_relative_to(tmp_path) and read_run(folder)["finished"]
         (events,) = (folder / "tensorboard").iterdir()
         assert events.stat().st_size > 300
+
+
+def test_a_group_that_fails_does_not_keep_others_from_training(
+    tmp_path, capsys, monkeypatch
+):
+    """Runs of two lengths, as when they are resumed together, are two groups."""
+    variant = parse("XU-step-level-0.1")
+    runs = [
+        RunSpec(variant, "probe:constant", 0, tmp_path / str(frames), SMALL, frames)
+        for frames in (2_000, 4_000)
+    ]
+
+    def train(group, display):
+        for spec in group:
+            if spec.frames == 2_000:
+                raise MachineError("the server is down")
+            said = {name: getattr(spec, name) for name in IDENTITY}
+            Recorder(spec.folder, {**said, "variant": str(variant)}).finish()
+
+    monkeypatch.setattr("sidequest.runs.trainer.run", train)
+    with pytest.raises(MachineError, match="^the server is down$"):
+        _train_all(runs, quiet=True, tensorboard=False)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == (f"{tmp_path / '4000'}\n", "the server is down\n")

@@ -202,7 +202,7 @@ def test_a_signal_at_the_last_block_is_told_after_the_runs_have_finished(
 ):
     runs = [one._replace(config=CONFIG) for one in specs(tmp_path, 0)]
     with compiling_once(CONFIG):
-        with pytest.raises(Interrupted, match="had finished$"):
+        with pytest.raises(Interrupted, match="had ended$"):
             trainer.run(runs, Watcher(stop_after=CHUNKS))
         assert is_finished(runs[0])
         # The command has nothing left to train then, and prints its table.

@@ -36,12 +36,15 @@ CONFIG = change(
 )
 
 
+def make_spec(folder: Path, game: str, seed: int = 0) -> RunSpec:
+    variant, checkpoints = parse("XU-step-level-0.5"), Checkpointing(2 * BLOCK)
+    spec = RunSpec(variant, OWN + game, seed, folder, CONFIG, BLOCKS * BLOCK)
+    return spec._replace(checkpoints=checkpoints)
+
+
 def train(folder: Path, game: str, stop_after: int | None = None) -> Watcher:
     watcher = Watcher(stop_after)
-    spec = RunSpec(
-        parse("XU-step-level-0.5"), OWN + game, 0, folder, CONFIG, BLOCKS * BLOCK
-    )
-    trainer.run([spec._replace(checkpoints=Checkpointing(2 * BLOCK))], watcher)
+    trainer.run([make_spec(folder, game)], watcher)
     return watcher
 
 
@@ -70,6 +73,15 @@ def test_a_run_whose_environment_fails_ends_in_one_line(tmp_path):
     assert str(fault.value).endswith("the last checkpoint is untouched")
     assert "\n" not in str(fault.value) and fault.value.exit_code == 71
     assert not multiprocessing.active_children()
+
+
+def test_a_run_whose_environment_fails_does_not_keep_others_from_training(tmp_path):
+    specs = [make_spec(tmp_path / str(seed), "unlucky", seed) for seed in (0, 1)]
+    watcher = Watcher()
+    with pytest.raises(MachineError, match="own:unlucky failed: KeyError: 'no such") as one:
+        trainer.run(specs, watcher)
+    assert str(one.value) in watcher.said
+    assert [bool(read_run(spec.folder)["finished"]) for spec in specs] == [False, True]
 
 
 def request(game, **changed):
