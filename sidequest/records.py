@@ -52,6 +52,8 @@ DIGESTS_FILE = "digests.json"
 STUDY_FILE = "study.json"
 FAILURES_FILE = "failures.json"
 TRACEBACKS_FILE = "failures.txt"
+ARRIVING = ".arriving"
+"""The folder in a run's folder where files from a cluster are before they are complete."""
 _LIBRARIES = "sidequest jax jaxlib equinox optax numpy ale-py gymnax".split()
 
 
@@ -212,6 +214,13 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def find_runs(folder: Path) -> list[Path]:
+    """Returns the folders in or below this one that hold a run, except those that `--fresh`
+    set aside and those that were still arriving when a study was killed."""
+    found = {path.parent for path in folder.rglob(RUN_FILE)}
+    return sorted(run for run in found if ".old-" not in run.name and run.name != ARRIVING)
 
 
 def refuse_existing(folder: Path) -> None:

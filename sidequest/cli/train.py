@@ -30,7 +30,7 @@ from sidequest.errors import (
     resume_command,
     unknown,
 )
-from sidequest.records import RUN_FILE, refuse_existing
+from sidequest.records import RUN_FILE, find_runs, refuse_existing
 from sidequest.runs.process import LOCK, lock_folders
 from sidequest.runs.spec import RunSpec, is_finished, read_spec, run_folder
 from sidequest.switching.variants import parse
@@ -227,8 +227,7 @@ def _runs_in(folder: Path) -> list[Path]:
     """Returns the folder itself if it holds a run, else those below it that do."""
     if (folder / RUN_FILE).exists():
         return [folder]
-    below = {path.parent for path in folder.rglob(RUN_FILE)}
-    return sorted(run for run in below if ".old-" not in run.name) or [folder]
+    return find_runs(folder) or [folder]
 
 
 def run_to_repeat(folder: Path, out: Path) -> RunSpec:

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from sidequest.config import WITHOUT_EFFECT, recorded
 from sidequest.errors import CorruptFile, VariantError
 from sidequest.figures.statistics import has_learned
-from sidequest.records import RUN_FILE, read_run, read_study, read_table
+from sidequest.records import find_runs, read_run, read_study, read_table
 from sidequest.switching.variants import Variant, parse
 
 WATKINS = "learning.watkins"
@@ -131,10 +131,9 @@ def read_records(folder: Path) -> Records:
     """
     plan = read_study(folder)
     planned = [folder / item["folder"] for item in plan.get("runs", [])]
-    paths = {path.parent for path in folder.rglob(RUN_FILE)}
-    paths = {one for one in paths if ".old-" not in one.name}  # set aside by `--fresh`
+    order = {path: place for place, path in enumerate(planned)}
     found, left_out = [], []
-    for path in [one for one in planned if one in paths] + sorted(paths - {*planned}):
+    for path in sorted(find_runs(folder), key=lambda one: order.get(one, len(order))):
         try:
             info = read_run(path)
             tables = {

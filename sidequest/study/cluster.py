@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sidequest.errors import ConfigError, CorruptFile, Interrupted, RunBusy
-from sidequest.records import DIGESTS_FILE, RUN_FILE, TABLES, read_run
+from sidequest.records import ARRIVING, DIGESTS_FILE, RUN_FILE, TABLES, read_run
 from sidequest.runs.checkpoint import FOLDER, KEPT, listed
 from sidequest.runs.display import GroupDisplay, Progress
 from sidequest.runs.process import lock_folders
@@ -33,7 +33,6 @@ from sidequest.study.scheduler import Group, Machine, Outcome, outcome_of_worker
 from sidequest.study.workers import Share, Worker, show_message
 
 CHUNK_BYTES = 8 * 2**20
-_ARRIVING = ".arriving"
 _GPU_TASK_CORES = 1e-3  # cores for tasks whose work is on a GPU
 _CONNECT_SECONDS, _HEALTH_SECONDS = 3.0, 30.0
 _HEAD_CHECKED, _HEAD_LOST = 2.0, 20.0  # seconds
@@ -86,7 +85,7 @@ class Receiver:
         if chunk.run not in self._runs:
             raise tarfile.TarError(f"an archive of {chunk.run!r}, which nobody asked for")
         folder = self._study / chunk.run
-        archive = folder / f"{_ARRIVING}.tar"
+        archive = folder / f"{ARRIVING}.tar"
         folder.mkdir(parents=True, exist_ok=True)
         # An archive that an earlier task did not complete is overwritten.
         with archive.open("ab" if chunk.run in self._incomplete else "wb") as file:
@@ -100,7 +99,7 @@ class Receiver:
 def _install(archive: Path, folder: Path) -> None:
     """Moves files from an archive to their places: checkpoints as whole folders, then
     tables, run.json last, so that the run can be resumed whenever this is interrupted."""
-    arriving = folder / _ARRIVING
+    arriving = folder / ARRIVING
     shutil.rmtree(arriving, ignore_errors=True)
     with tarfile.open(archive) as tar:
         tar.extractall(arriving, filter=_refuse_links)

@@ -12,7 +12,7 @@ from sidequest.cli import main
 from sidequest.cli.train import group_by_kind, run_to_repeat, runs_to_resume, set_aside
 from sidequest.config import change, evaluate_often
 from sidequest.errors import InvalidRequest, RunBusy
-from sidequest.records import RUN_FILE, Recorder, read_run, write_json
+from sidequest.records import ARRIVING, RUN_FILE, Recorder, read_run, write_json
 from sidequest.runs.process import LOCK, lock_folders
 from sidequest.runs.spec import identity, is_finished, read_spec, refuse_other
 from tests.reliability.harness import CONFIG
@@ -112,6 +112,7 @@ def test_a_folder_above_runs_resumes_those_that_have_not_finished(tmp_path):
     one, two, done = (create_run(tmp_path / f"{name}/seed-0") for name in "abc")
     write_json(done / RUN_FILE, read_run(done) | {"finished": "today"})
     create_run(tmp_path / "a/seed-0.old-1")  # set aside by --fresh
+    create_run(tmp_path / "b/seed-0" / ARRIVING)  # killed while files came from a cluster
     assert [run.folder for run in runs_to_resume([tmp_path])] == [one, two]
     assert [run.folder for run in runs_to_resume([two, done])] == [two]
     with pytest.raises(InvalidRequest, match="has finished; there is nothing to resume"):
