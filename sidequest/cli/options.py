@@ -156,6 +156,13 @@ def use_all_cores() -> None:
         pass
 
 
+def leave_gpus_to_others() -> None:
+    """Keeps JAX in this process off the GPUs, whose memory it would take from workers."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+
+
 def use_compilation_cache() -> None:
     """Keeps compiled programs on disk, so that a second start is quick."""
     import jax

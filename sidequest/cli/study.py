@@ -9,6 +9,7 @@ from tyro.conf import Positional
 from sidequest.cli.options import (
     Flag,
     check_range,
+    leave_gpus_to_others,
     option,
     read_count,
     refuse,
@@ -77,8 +78,7 @@ def study(
     check_range("seeds", seeds, 1, 10_000)
     check_range("seed", seed, 0)
     budget = None if frames is None else read_count(frames, "--frames")
-    chosen = narrow(find(name), games, variants, seeds, seed, budget)
-    jobs_of(chosen)  # refuses settings that do not fit the games
+    chosen = find(name)
     if workers is not None and (workers < 1 or cluster is not None):
         raise InvalidRequest("--workers is 1 or more, and not together with --cluster")
     if cluster is not None:
@@ -87,10 +87,14 @@ def study(
         check_address(cluster)
     if cluster is None and workers is None:
         workers = chosen.workers and min(chosen.workers, available_cores())
-    folder = out or Path("studies", chosen.name.replace("/", "-"))
-    use_compilation_cache()
+    use_compilation_cache()  # these before a game of the user's starts JAX
     if not workers and cluster is None:
         use_all_cores()
+    elif not dry_run:
+        leave_gpus_to_others()
+    chosen = narrow(chosen, games, variants, seeds, seed, budget)
+    jobs_of(chosen)  # refuses settings that do not fit the games
+    folder = out or Path("studies", chosen.name.replace("/", "-"))
     if dry_run:
         from sidequest.study.estimate import forecast
 

@@ -96,6 +96,8 @@ def train(
         quiet: Print lines instead of a moving panel.
         tensorboard: Write TensorBoard files too, from the same records.
     """
+    use_all_cores()  # before a game of the user's starts JAX
+    use_compilation_cache()
     new_runs: dict[str, Any] = dict(
         game=game,
         seeds=seeds,
@@ -126,8 +128,6 @@ def train(
             set_aside(run.folder)
         elif not resume:
             refuse_existing(run.folder)
-    use_all_cores()
-    use_compilation_cache()
     _train_all(runs, quiet, tensorboard)
 
 

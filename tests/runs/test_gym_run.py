@@ -135,3 +135,39 @@ def test_a_study_of_ones_own_environments(tmp_path):
     assert done.returncode == 0
     report = Path(tmp_path, done.stdout.strip()).read_text(encoding="utf-8")
     assert "mine:corridor" in report and "gymnasium:CartPole-v1" in report
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        ("train XU-step-level-0.1 --game mine:corridor", "3 devices"),
+        ("study quick/tiny --games mine:corridor", "3 devices"),
+        ("study quick/tiny --games mine:corridor --workers 2", "1 devices, cpu"),
+    ],
+)
+def test_a_game_that_starts_jax_finds_it_set_up(tmp_path, words, expected):
+    """All cores are devices, or the GPUs are left to the workers."""
+    root = Path(__file__).parents[2]
+    example = root / "examples" / "own_environment.py"
+    (tmp_path / "mine.py").write_text(example.read_text())
+    program = """
+import jax
+from sidequest import records
+records.available_cores = lambda: 3
+from sidequest.cli import main, train
+from sidequest.study import scheduler
+def said(*_, **__):
+    print(jax.local_device_count("cpu"), "devices,", jax.config.jax_platforms, flush=True)
+    raise SystemExit
+train._train_all = scheduler.run = said
+main()
+"""
+    paths = {name: word for name, word in os.environ.items() if name != "JAX_PLATFORMS"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program, *words.split()],
+        cwd=tmp_path,
+        env=paths | {"PYTHONPATH": str(root)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert done.stdout.startswith(expected)
