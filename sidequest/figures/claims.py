@@ -17,7 +17,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from math import comb
+from math import comb, exp, fsum, lgamma, log, log1p
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -29,6 +29,7 @@ from sidequest.figures.data import (
     WATKINS,
     Records,
     exploit_periods,
+    most_learned,
     of_runs,
     read_traces,
 )
@@ -121,7 +122,7 @@ class Cell(NamedTuple):
     @property
     def learned(self) -> bool:
         """Whether most seeds learned; those of a game without a known bound count."""
-        return 2 * self.runs["learned"].fill_null(True).sum() > len(self.runs)
+        return self.runs.select(most_learned().fill_null(True)).item()
 
 
 class Match(NamedTuple):
@@ -457,11 +458,19 @@ def _amount_is_not_enough(records: Records) -> Verdict:
 
 def binomial_tail(hits: int, trials: int, chance: float) -> float:
     """Returns P(Binomial(trials, chance) >= hits)."""
-    terms = (
-        comb(trials, k) * chance**k * (1 - chance) ** (trials - k)
+    if chance in (0.0, 1.0):
+        return float(hits <= chance * trials)
+    # By logarithms: a binomial coefficient of many trials is no floating-point number.
+    return fsum(
+        exp(
+            lgamma(trials + 1)
+            - lgamma(k + 1)
+            - lgamma(trials - k + 1)
+            + k * log(chance)
+            + (trials - k) * log1p(-chance)
+        )
         for k in range(hits, trials + 1)
     )
-    return sum(terms)
 
 
 def _best_explore_little(records: Records) -> Iterator[_Case]:

@@ -37,11 +37,6 @@ def evaluated_runs(records: Records) -> pl.DataFrame:
     return records.runs.filter("usual", pl.col("score").is_not_null())
 
 
-def few_learned() -> pl.Expr:
-    """Returns whether most of some runs are known to have learned nothing."""
-    return 2 * pl.col("learned").fill_null(True).sum() <= pl.len()
-
-
 def summarise(runs: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """Returns mean, worst and best score over the seeds of each group of runs."""
     score = pl.col("score")

@@ -7,6 +7,7 @@ in `Records.left_out`. Nothing here needs JAX.
 """
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -69,10 +70,9 @@ class Records(NamedTuple):
         frames           those that a finished run played, if it says so; else the budget
         frames_done      frames of the newest row of any table
         finished
-        settings         JSON: settings in which the run differs from the preset, if a study
-                         says so; else those in which it differs from runs of the same game
+        settings         JSON: settings in which the run differs from most runs of its game
         budget           the budget to two digits: populations round it to whole iterations
-        label            the variant, with settings in which runs of a game differ
+        label            the variant, with these settings
         watkins          whether traces are cut (Watkins' Q(λ))
         usual            whether it has the usual settings of its variant and game, so that
                          it may be pooled with others; a probe of a setting is not
@@ -194,31 +194,30 @@ def make_records(
     """
     planned = {folder / item["folder"]: item for item in plan.get("runs", [])}
     furthest: dict[tuple, tuple[RunTables, dict[str, Any]]] = {}
-    for one, own in zip(found, _differing_settings(found), strict=True):
-        if one.folder in planned:
-            own = planned[one.folder].get("settings", {})
-        kind = (*(one.info[key] for key in ("variant", "game", "seed")), _as_json(own))
+    for run, settings in zip(found, _unusual_settings(found), strict=True):
+        named = (run.info[key] for key in ("variant", "game", "seed"))
+        kind = (*named, _as_json(settings))
         known = furthest.get(kind)
-        if known is None or one.frames_done > known[0].frames_done:
-            furthest[kind] = one, own
-    chosen = [one for one, _ in furthest.values()]
+        if known is None or run.frames_done > known[0].frames_done:
+            furthest[kind] = run, settings
+    chosen = [run for run, _ in furthest.values()]
     none = select_tables(folder, {}, {})
     tables = {
         name: pl.concat(
-            one.tables.pop(name).insert_column(0, pl.lit(number, pl.Int64()).alias("run"))
-            for number, one in enumerate([*chosen, none])
+            run.tables.pop(name).insert_column(0, pl.lit(number, pl.Int64()).alias("run"))
+            for number, run in enumerate([*chosen, none])
         )
         for name in tuple(none.tables)
     }
     runs = _describe_runs(list(furthest.values()), planned)
-    there = {one.folder for one in (*found, *left_out)}
+    there = {run.folder for run in (*found, *left_out)}
     return Records(
         name=plan.get("name", folder.resolve().name),
         title=plan.get("title", folder.resolve().name),
         folder=folder,
         plan=plan,
-        infos=tuple(one.info for one in chosen),
-        missing=tuple(item for one, item in planned.items() if one not in there),
+        infos=tuple(run.info for run in chosen),
+        missing=tuple(item for place, item in planned.items() if place not in there),
         left_out=tuple(left_out),
         runs=_mark_usual(_measure(runs, tables)),
         evaluations=tables["evaluations"].select("run", "frames", "return"),
@@ -283,35 +282,32 @@ def _describe_runs(
     found: Sequence[tuple[RunTables, dict[str, Any]]], planned: Mapping[Path, dict]
 ) -> pl.DataFrame:
     """Returns one row per run, with what run.json and the plan say."""
-    settings = [(one.info["game"], own) for one, own in found]
-    varying = {key for _, key in _varying_settings(settings)}
     rows = []
-    for number, (one, own) in enumerate(found):
-        name, info = one.info["variant"], one.info
+    for number, (run, settings) in enumerate(found):
+        name, info = run.info["variant"], run.info
         variant = read_variant(name)
-        budget = int(planned.get(one.folder, {}).get("frames", info.get("frames", 0)))
+        budget = int(planned.get(run.folder, {}).get("frames", info.get("frames", 0)))
         finished = bool(info.get("finished"))
         played = info.get("frames_done") if finished else None
-        said = ", ".join(
-            f"{key}={own[key] if isinstance(own[key], str) else json.dumps(own[key])}"
-            for key in sorted(varying & own.keys())
+        text = ", ".join(
+            f"{key}={_as_text(value)}" for key, value in sorted(settings.items())
         )
         rows.append(
             {
                 "run": number,
-                "folder": str(one.folder),
+                "folder": str(run.folder),
                 "variant": name,
                 "game": info["game"],
                 "seed": info["seed"],
                 "mode": variant.mode if variant else None,
                 "setting": name.partition("-")[2],
                 "frames": played or budget,  # runs play whole chunks, which may be more
-                "frames_done": one.frames_done,
+                "frames_done": run.frames_done,
                 "finished": finished,
-                "settings": _as_json(own),
+                "settings": _as_json(settings),
                 "budget": f"{budget:.1e}",
-                "label": f"{name} [{said}]" if said else name,
-                "watkins": _uses_watkins(info, own, variant),
+                "label": f"{name} [{text}]" if text else name,
+                "watkins": _uses_watkins(info, variant),
             }
         )
     numbers, flags = ("run", "seed", "frames", "frames_done"), ("finished", "watkins")
@@ -325,7 +321,7 @@ def _mark_usual(runs: pl.DataFrame) -> pl.DataFrame:
 
     A probe, such as trace cutting on and off, runs a variant with other settings beside
     the usual ones. The usual settings are the most frequent; of equally frequent ones
-    the shortest, which is the study's default.
+    the shortest: those of most runs of the game.
     """
     settings, length = pl.col("settings"), pl.col("settings").str.len_chars()
     runs = runs.with_columns(equal=pl.len().over("variant", "game", "settings"))
@@ -336,42 +332,45 @@ def _mark_usual(runs: pl.DataFrame) -> pl.DataFrame:
     return runs.with_columns(usual=usual == settings).drop("equal")
 
 
-def _uses_watkins(
-    info: Mapping[str, Any], settings: Mapping[str, Any], variant: Variant | None
-) -> bool:
+def _uses_watkins(info: Mapping[str, Any], variant: Variant | None) -> bool:
     """The setting decides; where it is left open, variants with intrinsic reward cut."""
-    config = info.get("config", {}).get("learning", {})
-    chosen = settings.get(WATKINS, config.get("watkins"))
+    chosen = info.get("config", {}).get("learning", {}).get("watkins")
     return bool(variant and variant.mode == "XI") if chosen is None else bool(chosen)
 
 
-def _differing_settings(found: Sequence[RunTables]) -> list[dict[str, Any]]:
-    """Returns, for each run, the settings in which runs of its game differ; those that
-    change nothing of what is learned do not count."""
-    flat = []
-    for one in found:
-        game = one.info["game"]
-        flat.append((game, recorded(one.info.get("config", {}), game)))
-    varying = _varying_settings(flat)
+def _unusual_settings(found: Sequence[RunTables]) -> list[dict[str, Any]]:
+    """Returns, for each run, the settings in which it differs from most runs of its game;
+    where two values are equally frequent, both are named. Those that change nothing of
+    what is learned do not count."""
+    runs = [
+        (run.info["game"], recorded(run.info.get("config", {}), run.info["game"]))
+        for run in found
+    ]
+    keys = {key for _, settings in runs for key in settings}
+    counts: defaultdict[tuple[str, str], Counter] = defaultdict(Counter)
+    for game, settings in runs:
+        for key in keys:  # a former version may lack some
+            counts[game, key][_as_json(settings.get(key))] += 1
+
+    def is_usual(game: str, key: str, value: Any) -> bool:
+        (most, count), *others = counts[game, key].most_common(2)
+        return _as_json(value) == most and count not in (number for _, number in others)
+
     return [
         {
             key: value
-            for key, value in own.items()
-            if (game, key) in varying and key not in WITHOUT_EFFECT
+            for key, value in settings.items()
+            if not (key in WITHOUT_EFFECT or is_usual(game, key, value))
         }
-        for game, own in flat
+        for game, settings in runs
     ]
 
 
-def _varying_settings(
-    settings: Sequence[tuple[str, Mapping[str, Any]]],
-) -> set[tuple[str, str]]:
-    """Returns (game, key) where runs of a game differ, given (game, settings) of each."""
-    values: dict[tuple[str, str], set[str]] = {}
-    for key in {key for _, own in settings for key in own}:
-        for game, own in settings:
-            values.setdefault((game, key), set()).add(_as_json(own.get(key)))
-    return {where for where, different in values.items() if len(different) > 1}
+def _as_text(value: Any) -> str:
+    """Returns a setting's value as `--set` takes it."""
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _as_json(value: Any) -> str:
@@ -439,6 +438,12 @@ def exploit_periods(traces: pl.DataFrame) -> pl.DataFrame:
         .drop_nulls()
         .with_columns(pl.col("steps").str.len_bytes().cast(pl.Int64()))
     )
+
+
+def most_learned() -> pl.Expr:
+    """Returns whether most of some runs learned; null if of none of them it is known."""
+    learned = pl.col("learned").drop_nulls()
+    return pl.when(learned.len() > 0).then(2 * learned.sum() > learned.len())
 
 
 def share_done(run: Mapping[str, Any]) -> float:

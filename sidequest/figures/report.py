@@ -27,6 +27,7 @@ from sidequest.figures.data import (
     Records,
     distinct,
     groups,
+    most_learned,
     of_runs,
     read_traces,
     share_done,
@@ -185,9 +186,8 @@ def _name_marker(
 def _summarise(records: Records) -> dict[str, Any]:
     """Returns the numbers of the page's first lines (assets/summary.html)."""
     runs = records.runs
-    learned = pl.col("learned").cast(pl.Float64()).mean() > 0.5  # most of the seeds did
     cells = runs.filter("usual").group_by("variant", "game", maintain_order=True)
-    cells = cells.agg(learned, pl.mean("score"), seeds=pl.n_unique("seed"))
+    cells = cells.agg(pl.mean("score"), learned=most_learned(), seeds=pl.n_unique("seed"))
     best = []
     for own in groups(cells.drop_nulls("score"), "game"):
         first = own.sort("score", descending=True).row(0, named=True)
@@ -296,13 +296,13 @@ def _score_table(records: Records) -> Table:
         pl.len().alias("seeds"),
         pl.sum("finished"),
         pl.first("frames"),
+        failed=~most_learned(),
     )
     normal = [human_normalised(*one) for one in cells.select("game", "mean").iter_rows()]
     if any(one is not None for one in normal):
         cells.insert_column(7, pl.Series("human-normalised", normal))
-    failed = (2 * pl.col("learned") <= pl.col("seeds")).fill_null(False)
-    marked = pl.when(failed).then(pl.col("label") + " †").otherwise("label")
-    cells = cells.with_columns(label=marked).drop("budget", "settings")
+    marked = pl.when("failed").then(pl.col("label") + " †").otherwise("label")
+    cells = cells.with_columns(label=marked).drop("budget", "settings", "failed")
     return _make_table("scores", "Final scores", cells)
 
 

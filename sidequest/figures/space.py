@@ -9,8 +9,7 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from sidequest.figures import style
-from sidequest.figures.curves import few_learned
-from sidequest.figures.data import Plot, Records, arrange, distinct, groups
+from sidequest.figures.data import Plot, Records, arrange, distinct, groups, most_learned
 from sidequest.figures.pairs import known
 from sidequest.switching.variants import MODES
 from sidequest.wording import plural
@@ -113,7 +112,7 @@ def _points(runs: pl.DataFrame) -> pl.DataFrame:
             pl.mean(*ends),
             mean=pl.mean("score"),
             scores=pl.col("score").drop_nulls(),
-            hollow=few_learned(),
+            hollow=~most_learned().fill_null(True),
         )
         .drop_nulls("late_rmed_X")
     )

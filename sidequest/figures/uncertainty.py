@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from sidequest.figures import statistics, style
-from sidequest.figures.curves import evaluated_runs, few_learned, final_scores, summarise
-from sidequest.figures.data import Plot, Records, distinct, groups
+from sidequest.figures.curves import evaluated_runs, final_scores, summarise
+from sidequest.figures.data import Plot, Records, distinct, groups, most_learned
 from sidequest.figures.pairs import known, modes_in, representatives
 from sidequest.figures.statistics import Strata, bootstrap, choose_scale, interquartile_mean
 from sidequest.switching.variants import MODES
@@ -97,7 +97,7 @@ def scores(records: Records) -> Plot | None:
         for y, name in enumerate(names):
             own = runs.filter(variant=name, game=game)
             if len(own):
-                hollow = own.select(few_learned()).item()
+                hollow = own.select(most_learned()).item() is False
                 values = own["score"].to_list()
                 style.draw_seeds(axes, y, values, name, across=True, hollow=hollow)
         _name_rows(axes, names)

@@ -51,7 +51,7 @@ def make_records(folder: Path, *fakes: Fake, on_disk: bool = False) -> Records:
             run = {"variant": fake.variant, "game": fake.game, "seed": seed}
             run["frames"] = fake.frames
             planned.append({"id": place, **run, "folder": place})
-            planned[-1]["settings"] = dict(fake.settings)
+            run["config"] = nest(fake.settings)
             tables = tables_of(fake, score)
             if on_disk:
                 write_run(folder / place, run, tables, finished=fake.finished)
@@ -67,6 +67,15 @@ def make_records(folder: Path, *fakes: Fake, on_disk: bool = False) -> Records:
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "study.json", plan)
     return read_records(folder)
+
+
+def nest(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Settings such as `learning.n_step` as in run.json; XI cuts traces unless they say."""
+    nested: dict[str, dict[str, Any]] = {"learning": {"watkins": None}}
+    for name, value in settings.items():
+        component, field = name.split(".")
+        nested.setdefault(component, {})[field] = value
+    return nested
 
 
 def write_run(folder: Path, run: dict, tables: dict, *, finished: bool) -> None:

@@ -23,6 +23,7 @@ import polars
 from sidequest.records import write_json
 from sidequest.runs.spec import folder_name
 from sidequest.switching.variants import Variant, parse
+from tests.figures.fakes import nest
 
 FRAMES = 1_000_000
 EVALUATIONS, EPISODES, TRACES, STEPS = 10, 40, 20, 400
@@ -150,7 +151,11 @@ def write_run(folder: Path, cell: Cell) -> None:
             lines = "".join(json.dumps(row) + "\n" for row in done)
             (folder / f"{name}.jsonl").write_text(lines)
     run = {"variant": cell.variant, "game": cell.game, "seed": cell.seed, "frames": FRAMES}
-    made = {"config": {}, "versions": {"sidequest": "0"}, "started": "2000-01-01T00:00:00"}
+    made = {
+        "config": nest(cell.settings),
+        "versions": {"sidequest": "0"},
+        "started": "2000-01-01T00:00:00",
+    }
     finished = "2000-01-01T01:00:00" if cell.share == 1 else None
     write_json(folder / "run.json", {**run, **made, "finished": finished})
 

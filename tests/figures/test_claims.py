@@ -303,9 +303,9 @@ def test_partners(partner, first, second):
 
 def test_settings_are_named_where_runs_of_a_game_differ(tmp_path):
     fakes = [
-        Fake(COIN, "a", settings={"x": 1}),
-        Fake(COIN, "b", settings={"x": 2}),
-        Fake(COIN, "b", settings={"x": 2, "learning.watkins": True}),
+        Fake(COIN, "a", settings={"replay.x": 1}),
+        Fake(COIN, "b", (1.0, 2.0, 3.0, 4.0), settings={"replay.x": 2}),
+        Fake(COIN, "b", settings={"replay.x": 2, "learning.watkins": True}),
     ]
     cells = judged_cells(make_records(tmp_path, *fakes).runs)
     assert [cell.label for cell in cells] == [COIN, COIN, f"{COIN} [learning.watkins=true]"]
@@ -314,10 +314,16 @@ def test_settings_are_named_where_runs_of_a_game_differ(tmp_path):
 
 @pytest.mark.parametrize(
     "hits, trials, chance, answer",
-    [(0, 5, 0.3, 1.0), (2, 2, 0.5, 0.25), (1, 3, 0.1, 0.271)],
+    [
+        (0, 5, 0.3, 1.0),
+        (2, 2, 0.5, 0.25),
+        (1, 3, 0.1, 0.271),
+        (3, 3, 1.0, 1.0),
+        (1_000, 2_000, 0.5, 0.5 + 0.5 * 0.017839),  # half of the middle term above one half
+    ],
 )
 def test_binomial_tail(hits, trials, chance, answer):
-    assert binomial_tail(hits, trials, chance) == pytest.approx(answer)
+    assert binomial_tail(hits, trials, chance) == pytest.approx(answer, rel=1e-4)
 
 
 def test_equal_bandits_have_moved_equally_far(tmp_path):
@@ -328,7 +334,7 @@ def test_equal_bandits_have_moved_equally_far(tmp_path):
 
 
 def test_what_bandits_prefer_by_hand(tmp_path):
-    fake = Fake(START_G, arms=LONG, settings={"x": 1})
+    fake = Fake(START_G, arms=LONG, settings={"replay.x": 1})
     runs = make_records(tmp_path, fake).runs
     preferred = 0.05 * 1 + 0.05 * 2 + 0.2 * 3 + 0.7 * 4
     assert runs["preferred"].to_list() == pytest.approx([preferred] * 3)

@@ -11,6 +11,7 @@ from sidequest.errors import CorruptFile
 from sidequest.figures.data import (
     distinct,
     exploit_periods,
+    most_learned,
     of_runs,
     read_records,
     read_traces,
@@ -116,6 +117,29 @@ def test_a_probe_with_settings_of_its_own_is_not_pooled(study_of):
     )
     assert records.runs["usual"].to_list() == [True, False, False]
     assert records.runs["watkins"].to_list() == [True, False, True]
+
+
+def test_pieces_of_a_study_pool_whichever_plan_is_left_of_them(tmp_path):
+    """As after `cp -r piece-*/. all/`: study.json is one piece's, and there is a probe."""
+    pieces = [
+        [
+            Cell(STEP, "game:a", seed, 1.0),
+            Cell(INTRA, "game:a", seed, 1.0),
+            Cell(INTRA, "game:a", seed, 1.0, {"learning.watkins": True}),
+        ]
+        for seed in range(3)
+    ]
+    make_study(tmp_path, pieces.pop())
+    for cell in sum(pieces, []):
+        write_run(tmp_path / folder_of(cell), cell)
+    runs = read_records(tmp_path).runs.filter(variant=INTRA)
+    assert len(runs) == 6
+    assert runs.group_by("label", "usual").agg(pl.col("seed").sort()).sort(
+        "label"
+    ).rows() == [
+        (INTRA, True, [0, 1, 2]),
+        (f"{INTRA} [learning.watkins=true]", False, [0, 1, 2]),
+    ]
 
 
 def test_settings_that_all_runs_of_a_variant_share_set_nothing_apart(study_of):
@@ -337,3 +361,18 @@ def test_words():
     assert listed(["a", "b", "c"]) == "a, b and c" and listed(["a"]) == "a"
     assert listed_games("aabcdef") == "a, b, c, d, e and f"
     assert listed_games("abcdefg") == "7 games"
+
+
+@pytest.mark.parametrize(
+    "learned, most",
+    [
+        ([True, None, None], True),  # two seeds have no score yet
+        ([True, True, False], True),
+        ([True, False], False),
+        ([False, None], False),
+        ([None, None], None),
+    ],
+)
+def test_most_of_the_runs_whose_score_is_known_learned(learned, most):
+    runs = pl.DataFrame({"learned": learned}, schema={"learned": pl.Boolean})
+    assert runs.select(most_learned()).item() is most
