@@ -415,9 +415,9 @@ def _soft_is_flatter(records: Records) -> Iterator[_Case]:
 # Rules about how much agents explore, and how bandits change that
 
 
-def _partly_exploring(records: Records) -> list[Cell]:
+def _partly_exploring(runs: pl.DataFrame) -> list[Cell]:
     """Returns what figure 4 shows: intra-episodic variants and the episodic baseline."""
-    cells = judged_cells(records.runs, "evaluations", "episodes")
+    cells = judged_cells(runs, "evaluations", "episodes")
     return [one for one in cells if one.variant.granularity in ("intra", "episode")]
 
 
@@ -429,7 +429,7 @@ def _amount_is_not_enough(records: Records) -> Verdict:
     """
     same = [
         Match(first, second)
-        for members in _by_mode_and_place(_partly_exploring(records))
+        for members in _by_mode_and_place(_partly_exploring(records.runs))
         for first, second in itertools.combinations(members, 2)
         if abs(first.mean("mean_p_X") - second.mean("mean_p_X")) < SIMILAR_P
         and (first.learned or second.learned)
@@ -475,7 +475,8 @@ def binomial_tail(hits: int, trials: int, chance: float) -> float:
 
 def _best_explore_little(records: Records) -> Iterator[_Case]:
     """Looks at the p_X at the end of training of each game's best variant."""
-    for members in _by_mode_and_place(_partly_exploring(records)):
+    known = records.runs.drop_nulls("late_p_X")  # of which an episode ended then
+    for members in _by_mode_and_place(_partly_exploring(known)):
         late = [cell.mean("late_p_X") for cell in members]
         if max(late) > MUCH and min(late) < LITTLE:
             best = max(members, key=lambda cell: cell.mean("score"))
@@ -491,7 +492,9 @@ def _bandits_adapt(records: Records, *, counting: bool = False) -> Iterator[_Cas
     the bandit prefer longer periods. p_X alone would not do: it also falls when episodes
     get longer.
     """
-    for cell in judged_cells(records.runs, "episodes", "bandits"):
+    # Where episodes are long, none may have ended in a tenth of training.
+    known = records.runs.drop_nulls(["early_p_X", "late_p_X"])
+    for cell in judged_cells(known, "episodes", "bandits"):
         move = cell.column("late_p_X") - cell.column("early_p_X")
         shifted = cell.column("shifted").min()
         if not counting:

@@ -18,6 +18,7 @@ from sidequest.figures.pairs import (
     greedy_start_partner,
 )
 from sidequest.switching.variants import parse
+from tests.figures import fakes
 from tests.figures.fakes import Fake, make_records
 
 BY_NAME = {claim.name: claim for claim in CLAIMS}
@@ -245,6 +246,37 @@ def test_a_lead_within_the_interval_of_few_seeds_cannot_tell(tmp_path, name):
     assert verdict.numbers[0][1].startswith("0.67 (95% interval 0.")
     assert "2 comparisons of 3 seeds" in verdict.sentence
     assert "from 0.5 takes 30 seeds of each variant" in verdict.sentence
+
+
+@pytest.mark.parametrize("name", ["adaptation", "counting-bandit"])
+def test_runs_of_which_no_episode_ended_in_a_tenth_cannot_tell(tmp_path, name, monkeypatch):
+    """Their p_X is not known: it did not stay where it was."""
+    rows = fakes.episode_rows
+
+    def in_the_middle(fake):
+        return [one for one in rows(fake) if 0.1 < one["frames"] / fake.frames <= 0.9]
+
+    monkeypatch.setattr(fakes, "episode_rows", in_the_middle)
+    records = make_records(tmp_path, *CASES[name][0])
+    assert records.runs["late_p_X"].is_null().all() and records.runs["episodes"].min() > 0
+    assert BY_NAME[name].judge(records).state == "cannot tell"
+
+
+def test_a_variant_without_episodes_at_the_end_hides_no_other(tmp_path, monkeypatch):
+    rows = fakes.episode_rows
+
+    def early(fake):
+        return rows(fake)[: 10 if fake.variant == COIN else None]
+
+    monkeypatch.setattr(fakes, "episode_rows", early)
+    records = make_records(tmp_path, *everywhere(COIN), *CASES["little"][0])
+    assert BY_NAME["little"].judge(records).state == "supported"
+
+
+def test_the_sentence_about_adaptation_names_the_bandit_too(tmp_path):
+    verdict = BY_NAME["adaptation"].judge(make_records(tmp_path, *CASES["adaptation"][1]))
+    assert verdict.sentence.startswith("A bandit and p_X moved with every seed in 0 of 2")
+    assert verdict.numbers[0][1] == "p_X -0.284, bandit moved 0.00"
 
 
 def test_no_runs_at_all(tmp_path):
