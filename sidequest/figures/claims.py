@@ -14,7 +14,6 @@ seeds are too few; "not supported" says that there were enough and the rule was 
 """
 
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import comb, exp, fsum, lgamma, log, log1p
@@ -26,12 +25,12 @@ from jaxtyping import Float
 
 from sidequest.figures import pairs, statistics
 from sidequest.figures.data import (
-    WATKINS,
     Records,
     exploit_periods,
     most_learned,
     of_runs,
     read_traces,
+    without_watkins,
 )
 from sidequest.figures.statistics import FEWEST_SEEDS, Interval, seeds_needed
 from sidequest.figures.style import listed, listed_games, texts
@@ -194,8 +193,7 @@ def _match_watkins(cells: Sequence[Cell]) -> list[Match]:
 
     def kind(cell: Cell) -> tuple:
         game, budget, settings = cell.place
-        rest = {key: one for key, one in json.loads(settings).items() if key != WATKINS}
-        return cell.variant, game, budget, json.dumps(rest, sort_keys=True)
+        return cell.variant, game, budget, without_watkins(settings)
 
     cut = {kind(cell): cell for cell in cells if cell.runs["watkins"][0]}
     uncut = {kind(cell): cell for cell in cells if not cell.runs["watkins"][0]}

@@ -17,7 +17,15 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from sidequest.figures import statistics, style
-from sidequest.figures.data import Plot, Records, arrange, distinct, groups, of_runs
+from sidequest.figures.data import (
+    Plot,
+    Records,
+    arrange,
+    distinct,
+    groups,
+    of_runs,
+    without_watkins,
+)
 from sidequest.figures.pairs import modes_in, representatives
 from sidequest.figures.statistics import Interval, Scale
 from sidequest.switching.variants import MODES
@@ -374,7 +382,10 @@ def informed_triggers(records: Records) -> Plot | None:
 
 def off_policy(records: Records) -> Plot | None:
     """Plots runs with and without trace cutting that share everything else (figure 15)."""
-    runs = records.runs.drop_nulls("score").with_columns(
+    others = pl.col("settings").map_elements(without_watkins, return_dtype=pl.String())
+    usual = others.filter("usual").first().over("variant", "game")
+    runs = records.runs.filter(others == usual).drop_nulls("score")
+    runs = runs.with_columns(
         section="variant",
         panel=pl.concat_str("variant", "game", separator="\n"),
         correction=pl.when("watkins").then(pl.lit(_CUT)).otherwise(pl.lit(_UNCUT)),

@@ -22,7 +22,7 @@ from sidequest.figures.statistics import has_learned
 from sidequest.records import find_runs, read_run, read_study, read_table
 from sidequest.switching.variants import Variant, parse
 
-WATKINS = "learning.watkins"
+_WATKINS = "learning.watkins"
 _NUMBER, _TEXT = pl.Float64(), pl.String()
 _COLUMNS: dict[str, dict[str, Any]] = {
     "learning": {},
@@ -364,6 +364,12 @@ def _unusual_settings(found: Sequence[RunTables]) -> list[dict[str, Any]]:
         }
         for game, settings in runs
     ]
+
+
+def without_watkins(settings: str) -> str:
+    """Returns `settings` of a run, a row of `runs`, without whether traces are cut."""
+    kept = {key: one for key, one in json.loads(settings).items() if key != _WATKINS}
+    return _as_json(kept)
 
 
 def _as_text(value: Any) -> str:

@@ -378,6 +378,16 @@ def test_a_seed_run_by_default_and_by_hand_counts_once(study_of):
     assert off_policy(study_of(Cell(INTRINSIC, GAMES[0], 0, 4.0))) is None
 
 
+def test_trace_cutting_is_compared_among_runs_that_share_the_other_settings(study_of):
+    records = study_of(
+        Cell(INTRINSIC, GAMES[0], 0, 4.0),
+        Cell(INTRINSIC, GAMES[0], 0, 9.0, {"learning.watkins": False}),
+        Cell(INTRINSIC, GAMES[0], 0, 50.0, {"replay.ratio": 2.0}),
+    )
+    (panel,) = panels_of(off_policy(records).figure).values()
+    np.testing.assert_allclose(ends(panel), [4.0, 9.0])
+
+
 def test_modes_are_columns_and_games_are_rows(plots):
     figure, caption, _ = plots["explore-modes"]
     panels = panels_of(figure)
