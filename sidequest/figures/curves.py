@@ -167,13 +167,15 @@ def _compare(
     if max(map(len, sections)) == 1:  # one game: side by side
         sections = [distinct(runs, "panel")]
 
+    rows = [row for section in sections for row in style.in_rows(section, _COLUMNS)]
+
     def draw(axes: Axes, panel: str) -> None:
         draw_curves(axes, curves, runs.filter(panel=panel), line, changes)
-        axes.set_title(style.plain(panel))
+        axes.set_title(style.fit(panel, 120 / max(map(len, rows))))
 
     figure = style.draw_panels(
         name,
-        [row for section in sections for row in style.in_rows(section, _COLUMNS)],
+        rows,
         draw,
         1.75,
         ylabels=["return"],

@@ -68,7 +68,8 @@ def _plot(name: str, runs: pl.DataFrame) -> Plot | None:
             return
         _draw_points(axes, panel)
         axes.set_xlim(least, 1.5)  # the same everywhere
-        axes.set_title(style.plain(f"{panel[0]['mode']}  {panel[0]['game']}"))
+        title = f"{panel[0]['mode']}  {panel[0]['game']}"
+        axes.set_title(style.fit(title, 120 / max(map(len, rows))))
         planes.append((axes, panel))
 
     kinds = ("plane", "scores")

@@ -169,7 +169,7 @@ def _plot_clouds(name: str, records: Records, parts: list[pl.DataFrame]) -> Plot
         never = f"; {said['never explored']:,} of {said['episodes']:,} never explored"
         title = f"spread of $p_X$ {said['spread of p_X']:.2f}"
         title += never if said["never explored"] else ""
-        title = style.plain(f"{game}  {variant}\n") + title
+        title = style.fit(f"{game}  {variant}", 60) + "\n" + title
         axes.set_title(title, fontsize=style.SMALL - 0.5)
 
     figure = style.draw_panels(
@@ -230,16 +230,18 @@ def bandit_arms(records: Records) -> Plot | None:
     if not rows:
         return None
     unit, unit_name = style.frame_unit(lines["frames"].to_numpy().max())
+    titles = {game: style.fit(game, 130 / len(games)) for game in games}
+    tallest = max(one.count("\n") for one in titles.values())
 
     def draw(axes: Axes, cell: tuple[str, str, str]) -> None:
         name, bandit, game = cell
-        own, header = lines.filter(variant=name, bandit=bandit), ""
+        own, title = lines.filter(variant=name, bandit=bandit), titles[game]
         if game == games[0]:
             rate = bandit == "exploit" and own["arm"].to_numpy().max() < 1
             chooses = "switching rate" if rate else _BANDITS[bandit]
-            header = f"{name}: {chooses}\n"
+            lift = "\n" * (1 + tallest - title.count("\n"))  # above all titles of the row
+            title = style.plain(f"{name}: {chooses}") + lift + title
         _draw_arms(axes, own.filter(game=game), unit)
-        title = style.plain(header + game)
         axes.set_title(title, fontsize=style.SMALL - 0.5, loc="left")
         axes.set_xlabel(unit_name)
         axes.label_outer()
@@ -338,7 +340,7 @@ def switching_rates(records: Records) -> Plot | None:
     def draw(axes: Axes, game: str) -> None:
         _draw_rates(axes, rates.filter(game=game), names)
         axes.set_xlim(targets.min() / 2.5, targets.max() * 2.5)
-        axes.set_title(style.plain(game))
+        axes.set_title(style.fit(game, 40))
 
     figure = style.draw_panels(
         "switching-rates",

@@ -101,10 +101,10 @@ def scores(records: Records) -> Plot | None:
                 values = own["score"].to_list()
                 style.draw_seeds(axes, y, values, name, across=True, hollow=hollow)
         _name_rows(axes, names)
-        axes.set_title(style.plain(game), fontsize=style.SMALL - 0.5)
+        axes.set_title(style.fit(game, 118 / len(shown)), fontsize=style.SMALL - 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(max(2, 8 // len(games))))
         axes.xaxis.set_major_formatter(
-            lambda x, _: f"{x / 1e3:g}k" if x >= 1e3 else f"{x:g}"
+            lambda x, _: f"{x / 1e3:g}k" if abs(x) >= 1e3 else f"{x:g}"
         )
         style.show_zero(axes, "x")
         axes.set_xlabel("return")

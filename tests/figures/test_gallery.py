@@ -1,13 +1,19 @@
 """The gallery as a whole, and the command that draws it."""
 
+import itertools
 import struct
 
 import pytest
 
 from sidequest.cli import main
+from sidequest.environments.scores import KNOWN
 from sidequest.figures import gallery, style
+from sidequest.figures.curves import learning_curves
 from sidequest.figures.data import Records, read_records
 from sidequest.figures.gallery import GALLERY
+from sidequest.figures.space import explore_space_all
+from sidequest.figures.switching import bandit_arms
+from sidequest.figures.uncertainty import scores
 from sidequest.records import write_json
 from tests.figures.made_up import GAMES, Cell, folder_of
 
@@ -67,6 +73,20 @@ def test_names_that_this_version_cannot_read_do_no_harm(study_of):
     run_info = {"variant": "$x_{</script>", "game": "$\\frac{", "seed": 0, "frames": 10}
     write_json(hostile, run_info)
     check_all(read_records(records.folder))
+
+
+@style.styled
+def test_the_longest_names_of_games_do_not_overlap(study_of):
+    games = sorted(KNOWN, key=len)[-7:]
+    records = study_of(*(Cell(INTRA, game, 0, 3.0) for game in games))
+    for draw in (scores, bandit_arms, learning_curves, explore_space_all):
+        figure = draw(records).figure
+        figure.draw_without_rendering()
+        texts = [text for axes in figure.axes for text in (axes.title, axes._left_title)]
+        boxes = [text.get_window_extent() for text in texts if text.get_text()]
+        rest = boxes[draw is bandit_arms :]  # its first title has the variant above others
+        assert len(rest) >= 6
+        assert not any(a.overlaps(b) for a, b in itertools.combinations(rest, 2))
 
 
 def check_all(records: Records, drawn: int | None = None) -> None:

@@ -49,6 +49,20 @@ def test_the_legend_has_each_setting_once_by_letter():
 
 
 @pytest.mark.parametrize(
+    ("title", "letters", "lines"),
+    [
+        ("XU  minatar:breakout", 20, ["XU  minatar:breakout"]),
+        ("minigrid:empty_8x8", 12, ["minigrid:", "empty_8x8"]),
+        ("A\nminigrid:empty_8x8", 12.7, ["A", "minigrid:", "empty_8x8"]),
+        ("a_long_name_without_suite", 10, ["a_long_nam", "e_without_", "suite"]),
+        ("$x", 9, [r"\$x"]),
+    ],
+)
+def test_titles_that_do_not_fit_are_broken(title, letters, lines):
+    assert style.fit(title, letters).split("\n") == lines
+
+
+@pytest.mark.parametrize(
     ("number", "lengths"), [(0, []), (3, [3]), (5, [3, 2]), (7, [4, 3])]
 )
 def test_rows_are_as_equal_as_possible(number, lengths):
