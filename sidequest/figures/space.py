@@ -102,8 +102,8 @@ def _plot(name: str, runs: pl.DataFrame) -> Plot | None:
 def _points(runs: pl.DataFrame) -> pl.DataFrame:
     """Returns where each variant was at the start and at the end of training on each game.
 
-    Means over seeds of rmed_X and p_X; without variants that never explored, or of which no
-    episode has ended. By mode, and by letter.
+    Means over seeds of rmed_X and p_X; without variants of which no episode that explored
+    has ended in the last 10%. By mode, and by letter.
     """
     cell = ["mode", "game", "setting", "variant"]
     ends = ["early_p_X", "late_p_X", "early_rmed_X", "late_rmed_X"]
@@ -137,10 +137,12 @@ def _rows(points: pl.DataFrame) -> list[Sequence[pl.DataFrame]]:
 
 
 def _silent_note(points: pl.DataFrame, runs: pl.DataFrame) -> list[str]:
-    """Names the variants that have no place, because they never explored."""
+    """Names the variants that have no place, because none of their episodes that ended in
+    the last 10% of training explored; or because none ended then."""
     played = runs.filter(pl.col("episodes") > 0)
     absent = distinct(played.join(points, on="variant", how="anti"), "variant")
-    return [f"No explore periods, so no place: {style.some(absent)}."] if absent else []
+    why = "No episode with an explore period ended in the last 10% of training, so no place"
+    return [f"{why}: {style.some(absent)}."] if absent else []
 
 
 def _draw_points(axes: Axes, points: Sequence[Mapping[str, Any]]) -> None:

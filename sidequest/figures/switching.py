@@ -68,7 +68,7 @@ def starting_modes(records: Records) -> Plot | None:
         _draw_starts,
         2.2,
         ylabels=["share of the best seed"],
-        keys=style.keys(distinct(runs, "variant")),
+        keys=style.keys(distinct(pl.concat(panels), "variant")),
         notes=notes,
     )
     table = runs.group_by("variant", "game", maintain_order=True).agg(
@@ -237,10 +237,8 @@ def bandit_arms(records: Records) -> Plot | None:
         name, bandit, game = cell
         own, title = lines.filter(variant=name, bandit=bandit), titles[game]
         if game == games[0]:
-            rate = bandit == "exploit" and own["arm"].to_numpy().max() < 1
-            chooses = "switching rate" if rate else _BANDITS[bandit]
             lift = "\n" * (1 + tallest - title.count("\n"))  # above all titles of the row
-            title = style.plain(f"{name}: {chooses}") + lift + title
+            title = style.plain(f"{name}: {_choice(own)}") + lift + title
         _draw_arms(axes, own.filter(game=game), unit)
         axes.set_title(title, fontsize=style.SMALL - 0.5, loc="left")
         axes.set_xlabel(unit_name)
@@ -260,14 +258,22 @@ def bandit_arms(records: Records) -> Plot | None:
     last = lines.filter(pl.col("frames") == pl.col("frames").max().over("variant", "game"))
     final = pl.col("probability").alias("final probability")
     table = last.select("variant", "game", "bandit", pl.col("name").alias("arm"), final)
-    sentences = []
+    sentences, names = [], [name for name, _ in rows]
     for name, bandit in rows[:4]:
         ends = last.filter(variant=name, bandit=bandit).sort("probability")
         arms = ends.group_by("game").agg(pl.last("name"))["name"].value_counts(sort=True)
         said = [f"{arm} in {number}" for arm, number in arms.sort("name").rows()]
-        sentences.append(f"{name}: {style.listed(said)}")
+        which = f", {_choice(ends)}" if names.count(name) > 1 else ""
+        sentences.append(f"{name}{which}: {style.listed(said)}")
     caption = f"Likeliest arm at the end, by games: {'; '.join(sentences)}."
     return Plot(figure, caption, table)
+
+
+def _choice(lines: pl.DataFrame) -> str:
+    """Returns what a bandit chooses, by the rows of its arms."""
+    bandit = lines["bandit"][0]
+    rate = bandit == "exploit" and lines["arm"].to_numpy().max() < 1
+    return "switching rate" if rate else _BANDITS[bandit]
 
 
 def _arm_probabilities(records: Records, runs: pl.DataFrame) -> pl.DataFrame:

@@ -149,9 +149,12 @@ def interquartile_means(records: Records) -> Plot | None:
     _draw_intervals(axes, table)
     axes.set_xlabel(style.plain(found.scale))
     best, worst = table.row(0, named=True), table.row(-1, named=True)
+    where = plural(len(found.games), "game")
+    if len(table) == 1:
+        return Plot(figure, f"{best['variant']}: {best['value']:.2f} over {where}.", table)
     caption = (
         f"Highest: {best['variant']}, {best['value']:.2f}; lowest: {worst['variant']}, "
-        f"{worst['value']:.2f}, over {plural(len(found.games), 'game')}."
+        f"{worst['value']:.2f}, over {where}."
     )
     if best["low"] is not None:
         reach = table[1:].filter(pl.col("high") >= best["low"])

@@ -4,8 +4,9 @@ import numpy as np
 
 from sidequest.figures import space, style
 from sidequest.figures.space import explore_space
+from tests.figures import made_up
 from tests.figures.made_up import EPISODES, GAMES, Cell, late_p_of
-from tests.figures.seen import legend_of, panels_of
+from tests.figures.seen import legend_of, notes_of, panels_of
 
 ADAPTIVE, FIXED = "XU-intra(=,informed,p*,G)", "XU-intra(10,blind,100,G)"
 
@@ -55,6 +56,23 @@ def test_scores_span_three_seeds_and_two_are_dots(study_of):
         np.testing.assert_allclose(seeds.get_ydata(), [2.0, 8.0])
         assert (seeds.get_linestyle() == "-") == (len(values) == 3)
         np.testing.assert_allclose(scores.lines[1].get_ydata(), [5.0])
+
+
+def test_a_variant_without_a_place_is_not_said_to_have_never_explored(
+    study_of, monkeypatch
+):
+    """Its episodes are long: none ended in the last tenth."""
+    rows = made_up.episode_rows
+
+    def early(variant):
+        return rows(variant)[: 20 if str(variant) == FIXED else None]
+
+    monkeypatch.setattr(made_up, "episode_rows", early)
+    records = study_of(Cell(FIXED, GAMES[0], 0, 3.0), Cell(ADAPTIVE, GAMES[0], 0, 3.0))
+    assert (
+        "No episode with an explore period ended in the last 10% of training, so no place: "
+        f"{FIXED}." in notes_of(explore_space(records).figure)
+    )
 
 
 def test_agents_that_learned_nothing_are_hollow(study_of):

@@ -62,6 +62,14 @@ def test_scores_below_zero_have_no_share_and_are_named(study_of):
     assert "no score is above 0: pong" in notes_of(starting_modes(study_of(*cells)).figure)
 
 
+def test_the_legend_has_only_the_pairs_that_are_drawn(study_of):
+    pairs = [(G.replace("=", str(n)), X.replace("=", str(n))) for n in range(1, 9)]
+    cells = [Cell(name, "game:a", 0, 1.0) for pair in pairs for name in pair]
+    figure = starting_modes(study_of(*cells)).figure
+    assert len(panels_of(figure)) == 6 and len(legend_of(figure)) == 12
+    assert "Not drawn: " in notes_of(figure)
+
+
 def test_each_mode_has_its_panel(plots):
     assert list(panels_of(plots["starting-mode"].figure)) == [
         "XU-intra(=,blind,n*,·)",
@@ -169,7 +177,8 @@ def test_figure_14_has_the_starting_modes_alone_on_all_games(study_of):
 
 
 def test_two_bandits_of_a_variant_have_a_row_each(study_of):
-    figure = bandit_arms(study_of(Cell(BOTH, GAMES[0], 0, 1.0))).figure
+    figure, said, _ = bandit_arms(study_of(Cell(BOTH, GAMES[0], 0, 1.0)))
+    assert f"{BOTH}, explore steps: 1 in 1; {BOTH}, exploit steps: 10 in 1." in said
     titles = [axes.get_title(loc="left").splitlines()[0] for axes in figure.axes]
     assert titles == [f"{BOTH}: explore steps", f"{BOTH}: exploit steps"]
 

@@ -51,6 +51,12 @@ def test_interquartile_means_are_ranked(study_of):
     assert f"Highest: {INTRA}, 0.20; lowest: {STEP}, 0.08" in caption
 
 
+def test_a_single_variant_is_ranked_with_no_other(study_of):
+    cells = [Cell(STEP, GAMES[0], seed, 3.0) for seed in range(3)]
+    plot = interquartile_means(study_of(*cells))
+    assert plot.caption == f"{STEP}: 1.00 over 1 game."
+
+
 def test_variants_that_lack_a_game_are_left_out_and_named(study_of):
     cells = [Cell(STEP, game, 0, 2.0) for game in GAMES]
     cells += [Cell("XU-episode-level-*", game, 0, 3.0) for game in GAMES]
