@@ -103,6 +103,7 @@ def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
         legend=legend,
         looks={name: look(name) for name in legend},
         modes={mode: MODES[mode].words for mode in modes_in(legend)},
+        probes=len(records.runs) - records.runs["usual"].sum(),
         facts=_facts(records),
         commands=_said([records.plan], "command") or _said(records.infos, "command"),
         gaps=gaps(records),
@@ -384,7 +385,7 @@ def read_episodes(
     every cell gives up episodes until it fits.
     """
     cells = []
-    for (label, game, *_), runs in records.runs.group_by(*_CELL, maintain_order=True):
+    for (label, game), runs in records.runs.group_by("label", "game", maintain_order=True):
         traces = of_runs(records.traces, runs, "seed").filter(pl.col("length") > 0)
         traces = traces.sort("frames", "run", "row")
         chosen = traces[spread(range(len(traces)), MOST_EPISODES)]

@@ -191,6 +191,25 @@ def test_episodes_make_room_for_each_other(study, monkeypatch):
     assert [cell["variant"] for cell in fewer] == [cell["variant"] for cell in whole]
 
 
+def test_episodes_of_two_budgets_can_be_chosen(tmp_path):
+    """The page chooses by variant and game alone."""
+    fake = Fake("XU-step-level-0.01", scores=(1.0, 2.0, 3.0, 4.0), modes="GXG")
+    longer = fake._replace(frames=2_000, scores=(5.0, 6.0))
+    (cell,) = report.read_episodes(make_records(tmp_path, fake, longer))
+    assert {one["seed"] for one in cell["episodes"]} == {0, 1, 2, 3}
+
+
+def test_runs_that_figures_leave_out_are_told(tmp_path):
+    probe = Fake("XU-step-level-0.01", settings={"replay.ratio": 2.0})
+    usual = probe._replace(scores=(1.0, 2.0, 3.0, 4.0), settings={})
+    pages = [
+        Page(report.make_page(make_records(tmp_path, *fakes), [], time="now")).text
+        for fakes in ([usual, probe], [usual])
+    ]
+    told = "leave out 3 runs whose settings are not those of most runs of the same variant"
+    assert [told in text for text in pages] == [True, False]
+
+
 def test_a_long_signal_keeps_its_peaks():
     signal = [0.0] * 1_000 + [None] * 1_000
     signal[777] = 5.0
