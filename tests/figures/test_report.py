@@ -246,6 +246,12 @@ def test_too_few_seeds_are_a_demonstration(tmp_path):
     assert "to tell a probability" not in summary
 
 
+def test_a_study_that_is_still_training_is_no_demonstration(tmp_path):
+    step = on("a", 1.0, 2.0)
+    summary = summary_of(tmp_path, step, step._replace(game="b", finished=False))
+    assert "So far a variant has 2 seeds" in summary and "demonstration" not in summary
+
+
 def test_few_seeds_show_large_differences_only(tmp_path):
     summary = summary_of(tmp_path, on("a", 1.0, 2.0, 3.0), on("b", 1.0, 2.0))
     assert "3 seeds on 2 games" in summary and "takes 30 seeds of each variant" in summary
