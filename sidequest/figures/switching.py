@@ -14,10 +14,12 @@ from sidequest.figures import style
 from sidequest.figures.curves import bin_curves, draw_curves, evaluated_runs
 from sidequest.figures.data import Plot, Records, arrange, distinct, groups, of_runs
 from sidequest.figures.pairs import counter_and_coin, start_pairs
+from sidequest.figures.statistics import FEWEST_SEEDS
 from sidequest.switching.variants import MODES
 from sidequest.wording import plural
 
 _MOST_STARTS = 6
+_MANY_GAMES = 20  # whose names have room below a figure when they are slanted
 _EXAMPLE = "frostbite"  # the game of figure 7
 _MOST_BANDITS = 8  # variants that have some
 _MOST_GAMES = 7
@@ -62,9 +64,10 @@ def starting_modes(records: Records) -> Plot | None:
     if without:
         notes.append(f"No share to show, as no score is above 0: {style.some(without)}.")
     panels = [runs.filter(pair=pair) for pair in shown]
+    most = max(one["game"].n_unique() for one in panels)
     figure = style.draw_panels(
         "starting-mode",
-        style.in_rows(panels, 2),
+        style.in_rows(panels, 2 if most <= _MANY_GAMES / 2 else 1),
         _draw_starts,
         2.2,
         ylabels=["share of the best seed"],
@@ -86,12 +89,18 @@ def _compare_starts(runs: pl.DataFrame) -> str:
     starts = pl.col("variant").str.ends_with("G)")
     exploit, explore = pl.col("score").filter(starts), pl.col("score").filter(~starts)
     apart = (explore.min() > exploit.max()) | (exploit.min() > explore.max())
-    games = runs.group_by("game").agg(ahead=explore.mean() > exploit.mean(), apart=apart)
-    ahead, apart = games["ahead"].sum(), games["apart"].sum()
-    return (
-        f"{runs['pair'][0]}: starting with exploration has the higher mean in {ahead} of "
-        f"{plural(len(games), 'game')}; seeds do not overlap in {apart}."
+    enough = pl.min_horizontal(exploit.len(), explore.len()) >= FEWEST_SEEDS
+    games = runs.group_by("game").agg(
+        ahead=explore.mean() > exploit.mean(), apart=pl.when(enough).then(apart)
     )
+    said = (
+        f"{runs['pair'][0]}: starting with exploration has the higher mean in "
+        f"{games['ahead'].sum()} of {plural(len(games), 'game')}"
+    )
+    if judged := games["apart"].count():
+        where = f"{games['apart'].sum()} of {judged} with {FEWEST_SEEDS} or more of each"
+        said += f"; seeds do not overlap in {where}"
+    return f"{said}."
 
 
 def _draw_starts(axes: Axes, runs: pl.DataFrame) -> None:
@@ -105,8 +114,8 @@ def _draw_starts(axes: Axes, runs: pl.DataFrame) -> None:
     axes.axhline(0.0, color=style.GREY, lw=0.6)
     axes.set_xlim(-0.6, len(games) - 0.4)
     axes.set_ylim(-0.06, 1.08)
-    slanted = len(games) > 3
-    look = {"rotation": 25 * slanted, "ha": "right" if slanted else "center"}
+    angle = 0 if len(games) <= 3 else 25 if len(games) <= _MANY_GAMES else 90
+    look = {"rotation": angle, "ha": "right" if angle == 25 else "center"}
     axes.set_xticks(range(len(games)), [style.plain(game) for game in games], **look)
     axes.set_title(style.plain(runs["pair"][0]))
 

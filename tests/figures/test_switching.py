@@ -1,8 +1,11 @@
 """How agents switched: figures 6, 7, 13 and 14, and switching rates."""
 
+import math
+
 import numpy as np
 import pytest
 
+from sidequest.environments.scores import KNOWN
 from sidequest.figures import style
 from sidequest.figures.data import read_records
 from sidequest.figures.switching import (
@@ -51,8 +54,36 @@ def test_one_is_the_best_seed_and_the_rest_are_shares(study_of):
     low, high = panel.get_ylim()
     assert low < 0 and 1 < high < 1.2
     assert legend_of(figure) == [f"J  {G[3:]}", f"K  {X[3:]}"]
-    assert "higher mean in 1 of 2 games; seeds do not overlap in 2" in said
+    assert said.endswith("higher mean in 1 of 2 games.")  # one seed has no range
     assert table["mean share"].to_list() == [0.25, 1.0, 1.0, 0.0]
+
+
+def test_seeds_that_do_not_overlap_are_counted_where_there_are_three(study_of):
+    scores = {"game:a": ((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)), "game:b": ((1.0,), (2.0,))}
+    scores["game:c"] = ((1.0, 2.0, 3.0), (2.5, 5.0, 6.0))
+    cells = [
+        Cell(name, game, seed, score)
+        for game, both in scores.items()
+        for name, own in zip((G, X), both, strict=True)
+        for seed, score in enumerate(own)
+    ]
+    said = starting_modes(study_of(*cells)).caption
+    assert "in 3 of 3 games; seeds do not overlap in 1 of 2 with 3 or more of each." in said
+
+
+@style.styled
+@pytest.mark.parametrize("number", [20, 57])
+def test_names_of_many_games_do_not_overlap(study_of, number):
+    """Lines of slanted text are apart by their spacing times the sine of the slant."""
+    games = sorted(KNOWN, key=len)[-number:]
+    figure = starting_modes(
+        study_of(*(Cell(name, game, 0, 1.0) for name in (G, X) for game in games))
+    ).figure
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    label, (first, second) = axes.get_xticklabels()[0], axes.transData.transform(np.eye(2))
+    apart = abs(first[0] - second[0]) * math.sin(math.radians(label.get_rotation()))
+    assert apart > label.get_fontsize() * figure.dpi / 72
 
 
 def test_scores_below_zero_have_no_share_and_are_named(study_of):
