@@ -248,7 +248,8 @@ def _step_forever(
         with suppress(OSError):
             pipe.send(describe(error))
     for one in group:
-        one.close()
+        with suppress(Exception):  # nothing depends on it any more
+            one.close()
 
 
 def _end_with_parent() -> None:

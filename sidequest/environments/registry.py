@@ -5,7 +5,7 @@ import difflib
 import re
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from functools import cache, partial
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -92,7 +92,8 @@ def _make_own(name: str, sticky: float) -> CompiledEnvironment | HostedGame:
         if isinstance(made, CompiledEnvironment | HostedGame):
             return made
         game = gym.make(name, made, sticky)
-        made.close()
+        with suppress(Exception):  # one that was never reset may not know how to close
+            made.close()
         return game
     except (Exception, SystemExit) as error:
         fault = gym.describe(error)

@@ -77,6 +77,28 @@ class Unlucky(Walk):
 unlucky = Unlucky
 
 
+class Sulky(Walk):
+    """Cannot be closed."""
+
+    def close(self):
+        raise RuntimeError("still open")
+
+
+sulky, sulky_error = Sulky, partial(Sulky, "error")
+
+
+class Scaled(Walk):
+    """Shows numbers between 0 and 1, and says that they are bytes."""
+
+    observation_space = spaces.Box(0, 255, (2,), np.uint8)
+
+    def _look(self):
+        return np.array([0.5, self.time / 50])
+
+
+scaled = Scaled
+
+
 class Continuous(Walk):
     action_space = spaces.Box(-1, 1, (1,))
 

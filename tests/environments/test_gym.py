@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import gymnasium
@@ -87,6 +88,14 @@ def test_an_environment_that_breaks_the_rules_is_named_with_its_error(name, mess
     actions = np.arange(40, dtype=np.int32)[:, None] % 2
     with pytest.raises(EnvironmentFault, match=f"^{OWN}{name} failed: {message}$"):
         play(OWN + name, actions)
+
+
+@pytest.mark.parametrize("name", ["sulky", "sulky_error"])
+def test_an_environment_that_cannot_be_closed_leaves_no_traceback(name, capfd):
+    actions = np.arange(40, dtype=np.int32)[:, None] % 2
+    with suppress(EnvironmentFault):  # the second one's, as above
+        play(OWN + name, actions)
+    assert capfd.readouterr().err == ""
 
 
 class Shown(Walk):
