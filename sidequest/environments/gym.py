@@ -214,7 +214,9 @@ def prepare(
 
 def _bounds(space: Any) -> np.ndarray:
     """Returns the largest size of each number of a Box, or 1 where there is no bound."""
-    bound = np.maximum(np.abs(space.low), np.abs(space.high)).astype(np.float32)
+    # The size of an integer's lowest number does not fit its own type.
+    low, high = (np.abs(side.astype(np.float32)) for side in (space.low, space.high))
+    bound = np.maximum(low, high)
     return np.where((bound > 0) & (bound < _UNBOUNDED), bound, 1.0)
 
 
@@ -323,12 +325,18 @@ class _Single:
                 f"an observation has shape {observation.shape}; "
                 f"its space says {self._shown.shape}"
             )
-        if spec.observation_dtype != np.uint8:  # bytes are divided by the network
-            observation = (observation / self._scale).astype(np.float32)
-            if not np.isfinite(observation).all():
+        if spec.observation_dtype == np.uint8:  # the network divides them
+            seen = observation.astype(np.uint8, copy=False)
+            if seen is not observation and (seen != observation).any():
+                raise BrokenRule(
+                    f"an observation has numbers of type {observation.dtype} that are no "
+                    f"bytes; its space says uint8"
+                )
+        else:
+            seen = (observation / self._scale).astype(np.float32)
+            if not np.isfinite(seen).all():
                 raise BrokenRule("an observation has numbers that are not finite")
-        observation = observation.astype(spec.observation_dtype, copy=False)
-        return observation.reshape(spec.observation_shape)
+        return seen.reshape(spec.observation_shape)
 
     def render(self) -> np.ndarray | None:
         """Returns the environment's own picture, if it paints one."""

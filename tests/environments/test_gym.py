@@ -82,6 +82,11 @@ def test_a_sticky_action_is_repeated():
         ("wrong_number", "an observation has numbers that are not finite"),
         ("error", r"KeyError: 'no such\\nroom' \(.*own.py:\d+\)"),
         ("exits", "its process ended with exit code 3"),
+        (
+            "scaled",
+            "an observation has numbers of type float64 that are no bytes; its space says "
+            "uint8",
+        ),
     ],
 )
 def test_an_environment_that_breaks_the_rules_is_named_with_its_error(name, message):
@@ -110,6 +115,7 @@ class Shown(Walk):
         (spaces.Box(0, 255, (8, 9, 3), np.uint8), (8, 9, 3), "uint8", 255, None),
         (spaces.Box(0, 10, (8, 9), np.uint8), (8, 9, 1), "uint8", 10, None),
         (spaces.Box(-2, 1, (4,), np.float64), (4,), "float32", 1, 2),
+        (spaces.Box(-128, 0, (4,), np.int8), (4,), "float32", 1, 128),
         (spaces.Box(-np.inf, np.inf, (4,), np.float32), (4,), "float32", 1, 1),
         (spaces.Discrete(5), (5,), "float32", 1, 1),
         (spaces.MultiDiscrete([2, 3]), (5,), "float32", 1, 1),
