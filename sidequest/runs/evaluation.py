@@ -277,7 +277,7 @@ class Episode(NamedTuple):
     ending: Literal["game over", "time limit", "cut"]
     """Cut: it had not ended after the most steps that were allowed."""
     frames: UInt8[np.ndarray, "T _ _ 3"] | None
-    """What the environment paints of itself, where it does."""
+    """What the environment paints of itself; None unless it always does, in one size."""
 
 
 def play_episode(
@@ -320,7 +320,8 @@ def play_episode(
                 ending = "game over" if timestep.terminated else "time limit"
                 break
     columns = (np.array(column) for column in zip(*jax.device_get(rows), strict=True))
-    painted = None if frames[0] is None else np.stack(frames)
+    alike = frames[0] is not None and len(set(map(np.shape, frames))) == 1
+    painted = np.stack(frames) if alike else None
     return Episode(np.stack(observations), Trace(*columns), ending, painted)
 
 

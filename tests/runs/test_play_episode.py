@@ -112,6 +112,27 @@ def test_a_hosted_game_is_played_like_a_compiled_one(whole):
     assert asked == [{"groups": 1, "environments": 1, "seed": 0}] and group.closed
 
 
+class Painting(Stairs):
+    """Paints itself in the sizes that it is given, one a step."""
+
+    def __init__(self, sizes):
+        super().__init__()
+        self.sizes = sizes
+
+    def render(self):
+        size = self.sizes[self.t]
+        return None if size is None else np.full((size, 8, 3), self.t, np.uint8)
+
+
+@pytest.mark.parametrize("sizes", [[8] * 3, [8, 8, None], [None, 8, 8], [8, 9, 8]])
+def test_frames_are_kept_if_there_is_one_of_each_step_in_one_size(sizes):
+    game = HostedGame(lambda **_: [Painting(sizes + [8])], SPEC, renders=True)
+    player = fresh_player(game, VARIANT, TINY)
+    frames = play_episode(player, seed=0, max_steps=3).frames
+    assert (frames is not None) == (sizes == [8] * 3)
+    assert frames is None or frames[:, 0, 0, 0].tolist() == [0, 1, 2]
+
+
 def test_a_greedy_episode_is_the_evaluators():
     player = fresh_player(stairs(), "XU-experiment-level-X", TINY)
     explored = play_episode(player, seed=0, max_steps=100)
