@@ -8,10 +8,12 @@ pipe when it arrives.
 
 **Folders.** One process at a time writes a run's folder. The lock is the operating system's
 own (`flock`): it ends with its holder, however that ended. A lock file that nobody holds is
-taken over, whatever it contains; its content tells people who holds it.
+taken over, whatever it contains; its content tells people who holds it. A file system
+without such locks, as some clusters have, keeps no processes apart.
 """
 
 import contextlib
+import errno
 import json
 import os
 import platform
@@ -27,6 +29,11 @@ SAVING = "saving after this block; a second signal exits at once"
 LOCK = ".lock"
 _HANGUP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none
 SIGNALS = (signal.SIGINT, signal.SIGTERM, _HANGUP)
+_HAS_NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
+"""What a file system without locks answers."""
+_FILES_OF_A_RUN = 6
+"""Its lock and its five tables, open as long as it trains."""
+_OTHER_FILES = 256
 _ONE_SIGNAL = 1.0
 """Seconds in which two signals are one: `timeout` signals a process, then its group."""
 
@@ -92,6 +99,8 @@ def write_stderr(text: str) -> None:
 @contextlib.contextmanager
 def lock_folders(folders: Iterable[Path]) -> Iterator[None]:
     """Creates the folders if need be and locks all of them, or raises `RunBusy`."""
+    folders = list(folders)
+    _allow_open_files(_FILES_OF_A_RUN * len(folders) + _OTHER_FILES)
     with contextlib.ExitStack() as locks:
         for folder in folders:
             try:
@@ -101,6 +110,18 @@ def lock_folders(folders: Iterable[Path]) -> Iterator[None]:
                 raise cannot_write(folder / LOCK, error) from error
             locks.callback(_release, folder, descriptor)
         yield
+
+
+def _allow_open_files(count: int) -> None:
+    """Raises the limit of open files, often 1,024 and less, to `count` if the system lets
+    it."""
+    import resource  # Windows has none
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < count:
+        wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _acquire(folder: Path) -> int:
@@ -115,6 +136,10 @@ def _acquire(folder: Path) -> int:
         except BlockingIOError:
             os.close(descriptor)
             raise RunBusy(f"{folder} is in use: {_holder(path)} is writing it") from None
+        except OSError as error:
+            if error.errno not in _HAS_NO_LOCKS:
+                os.close(descriptor)
+                raise
         if _is_at(path, descriptor):
             break
         os.close(descriptor)  # the previous holder has removed the file meanwhile

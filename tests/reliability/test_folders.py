@@ -1,8 +1,11 @@
 """Who may write a folder, what the command says, and what it refuses."""
 
+import contextlib
 import dataclasses
+import errno
 import json
 import os
+import resource
 import subprocess
 import sys
 
@@ -11,8 +14,8 @@ import pytest
 from sidequest.cli import main
 from sidequest.cli.train import group_by_kind, run_to_repeat, runs_to_resume, set_aside
 from sidequest.config import change, evaluate_often
-from sidequest.errors import InvalidRequest, RunBusy
-from sidequest.records import ARRIVING, RUN_FILE, Recorder, read_run, write_json
+from sidequest.errors import CannotWrite, InvalidRequest, RunBusy
+from sidequest.records import ARRIVING, RUN_FILE, TABLES, Recorder, read_run, write_json
 from sidequest.runs.process import LOCK, lock_folders
 from sidequest.runs.spec import identity, is_finished, read_spec, refuse_other
 from tests.reliability.harness import CONFIG
@@ -59,6 +62,33 @@ def test_all_folders_are_held_or_none(tmp_path):
             raise AssertionError
         with lock_folders([tmp_path / "a"]):
             pass
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK, errno.EIO])
+def test_a_file_system_without_locks_is_written_nevertheless(tmp_path, monkeypatch, code):
+    def flock(descriptor, operation):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    expected = pytest.raises(CannotWrite, match="Input/output error")
+    with expected if code == errno.EIO else contextlib.nullcontext():
+        with lock_folders([tmp_path / "run"]):
+            assert (tmp_path / "run" / LOCK).exists()
+
+
+def test_many_runs_may_have_all_their_tables_open(tmp_path):
+    run = {"variant": "XU-step-level-0.1", "game": "probe:constant", "seed": 2}
+    folders = [tmp_path / str(number) for number in range(60)]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        with lock_folders(folders), contextlib.ExitStack() as opened:
+            for folder in folders:
+                recorder = opened.enter_context(contextlib.closing(Recorder(folder, run)))
+                for table in TABLES:
+                    recorder.write(table, [{"frames": 1}])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def create_run(folder, **more):
