@@ -6,6 +6,7 @@ Nothing that was recorded before an error is lost. Nothing here needs JAX.
 import difflib
 import os
 import shlex
+import traceback
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -108,6 +109,15 @@ def missing_extra(what: str, error: ModuleNotFoundError) -> ImportError:
 def resume_command(folders: Iterable[Path]) -> str:
     """Returns the command that resumes runs."""
     return shlex.join(["sidequest", "train", "--resume", *map(str, folders)])
+
+
+def release_frames(error: BaseException) -> None:
+    """Clears the variables of the functions that an error has ended. An error that is kept
+    keeps them, and with them all the state of a run while others train."""
+    cause: BaseException | None = error
+    while cause:
+        traceback.clear_frames(cause.__traceback__)
+        cause = cause.__cause__ or cause.__context__
 
 
 def raise_together(failures: Sequence[SidequestError]) -> None:

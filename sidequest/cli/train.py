@@ -27,6 +27,7 @@ from sidequest.errors import (
     InvalidRequest,
     SidequestError,
     raise_together,
+    release_frames,
     resume_command,
     unknown,
 )
@@ -295,6 +296,7 @@ def _train_all(runs: list[RunSpec], quiet: bool, tensorboard: bool) -> None:
                 if left:
                     raise
             except SidequestError as failure:  # the others do not need these
+                release_frames(failure)
                 failures.append(failure)
                 finished = [run for run in group if is_finished(run)]
                 if len(groups) > 1:

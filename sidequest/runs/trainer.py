@@ -28,6 +28,7 @@ from sidequest.errors import (
     MachineError,
     SidequestError,
     raise_together,
+    release_frames,
     resume_command,
 )
 from sidequest.records import RUN_FILE, Recorder, read_run, write_json
@@ -124,6 +125,7 @@ def run(runs: Sequence[RunSpec], display: Display) -> None:
                     try:
                         _train(program, points, display, stop)
                     except (Diverged, MachineError) as failure:
+                        release_frames(failure)
                         failures.append(failure)
                         if len(runs) > 1:
                             display.say(str(failure))

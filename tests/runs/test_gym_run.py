@@ -1,9 +1,11 @@
 """A run on somebody else's environment, from its beginning to its film."""
 
+import gc
 import multiprocessing
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ from sidequest.cli.train import parse_request
 from sidequest.config import SMALL, SMALL_FRAMES, change, evaluate_often
 from sidequest.errors import Interrupted, InvalidRequest, MachineError
 from sidequest.records import read_run, read_table
-from sidequest.runs import trainer
+from sidequest.runs import hosted, trainer
 from sidequest.runs.evaluation import evaluate_run, load_player, play_episode
 from sidequest.runs.spec import Checkpointing, RunSpec
 from sidequest.study.scheduler import program
@@ -75,13 +77,26 @@ def test_a_run_whose_environment_fails_ends_in_one_line(tmp_path):
     assert not multiprocessing.active_children()
 
 
-def test_a_run_whose_environment_fails_does_not_keep_others_from_training(tmp_path):
+def test_a_run_whose_environment_fails_does_not_keep_others_from_training(
+    tmp_path, monkeypatch
+):
+    start, started = hosted.start_run, []
+
+    def start_run(*arguments):
+        gc.collect()  # what checks types and shapes makes cycles
+        assert not any(run() for run in started), "its replay is still in memory"
+        run = start(*arguments)
+        started.append(weakref.ref(run))
+        return run
+
+    monkeypatch.setattr(hosted, "start_run", start_run)
     specs = [make_spec(tmp_path / str(seed), "unlucky", seed) for seed in (0, 1)]
     watcher = Watcher()
     with pytest.raises(MachineError, match="own:unlucky failed: KeyError: 'no such") as one:
         trainer.run(specs, watcher)
     assert str(one.value) in watcher.said
     assert [bool(read_run(spec.folder)["finished"]) for spec in specs] == [False, True]
+    assert len(started) == 2
 
 
 def request(game, **changed):
