@@ -287,11 +287,13 @@ class Population:
 
     def _load(self, states: Sequence[RunState]) -> list[RunState]:
         arrays = [jax.tree.map(np.asarray, portable(state)) for state in states]
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *arrays)
-        return [
-            jax.tree.map(revive, states[0], self._to_devices(batch))
-            for batch in split_runs(self._mesh, stacked)
-        ]
+        batches = []
+        for rows in split_runs(self._mesh, np.arange(len(states))):
+            # Batch by batch: a stack of all would be one more copy of them.
+            some = [arrays[run] for run in rows]
+            batch = jax.tree.map(lambda *leaves: np.stack(leaves), *some)
+            batches.append(jax.tree.map(revive, states[0], self._to_devices(batch)))
+        return batches
 
     def _compile(self, episodes: int) -> None:
         chunk = partial(iterate, self._agent, self._environment, count=self._iterations)

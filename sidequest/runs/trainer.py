@@ -147,6 +147,9 @@ def _train(
         closing(GroupLog(program.agent, points, display, program.compiled)) as log,
         CheckpointWriter(folders, every, display, resumed_at) as writer,
     ):
+        for point in points:
+            if point.snapshot:  # the runtime has it: nobody keeps a second copy
+                point.snapshot.state.clear()
 
         def take_snapshots() -> dict[Path, Snapshot]:
             return log.snapshots(runtime.snapshot(checkpoints.replay), runtime.frames)

@@ -2,13 +2,14 @@
 
 import random
 import signal
+import weakref
 
 import pytest
 
 from sidequest import records
 from sidequest.errors import Interrupted
 from sidequest.records import read_run
-from sidequest.runs import checkpoint
+from sidequest.runs import checkpoint, trainer
 from sidequest.runs.ondevice import Population
 from sidequest.runs.spec import Checkpointing, read_spec
 from tests.reliability import child
@@ -49,6 +50,26 @@ def test_case_02_stopped_and_resumed(uninterrupted, tmp_path, stops):
         assert results(one.folder) == uninterrupted[seed]
         assert not (one.folder / checkpoint.FOLDER).exists()
         assert len(read_run(one.folder)["resumed"]) == len(stops)
+
+
+def test_a_resumed_run_keeps_no_copy_of_its_checkpoint(tmp_path, monkeypatch):
+    (one,) = specs(tmp_path, 0)
+    with pytest.raises(Interrupted):
+        run([one], Watcher(stop_after=1), chunks=2)
+    find, found = trainer.find_resume_point, []
+
+    def find_resume_point(*arguments, **options):
+        point = find(*arguments, **options)
+        found.append(weakref.ref(point.snapshot.state["run"].replay.priorities))
+        return point
+
+    class Looking(Watcher):
+        def show(self, progress):
+            assert found[0]() is None
+            super().show(progress)
+
+    monkeypatch.setattr(trainer, "find_resume_point", find_resume_point)
+    assert run([one], Looking(), chunks=2).shown
 
 
 @pytest.mark.slow
