@@ -239,6 +239,8 @@ class GroupLog:
         ]
         names = [(str(spec.variant), spec.seed) for spec in self.specs]
         self._meter = ProgressMeter(names, total)
+        # The block before emulators began anew is in the checkpoint, and not yet written.
+        self._is_cut = not continues_episodes and points[0].snapshot is not None
         self._flushed = -math.inf  # when, by the clock
         self.seconds = [0.0] * len(points)
         self.newest_updates: list[dict[str, Any]] = [{} for _ in points]
@@ -252,8 +254,6 @@ class GroupLog:
                 if saved["evaluation"] is not None:
                     self._meter.evaluations[run] = saved["evaluation"]
                 self._logs[run].traces.restore(saved["trace"])
-                if not continues_episodes:
-                    self._logs[run].traces.drop_open_episode()
         self._lap = time.perf_counter()
 
     def write(self, chunk: Chunk, frames: int) -> Progress:
@@ -263,6 +263,10 @@ class GroupLog:
             log.rows(record, chunk.start, updates, evaluations)
             for log, record, updates, evaluations in zip(*columns, strict=True)
         ]
+        if self._is_cut:
+            self._is_cut = False
+            for log in self._logs:
+                log.traces.drop_open_episode()
         for run, tables in enumerate(rows):
             for table, new in tables.items():
                 self.recorders[run].write(table, new)

@@ -32,7 +32,7 @@ CONFIG = change(
         "acting.environments": 6,
         "replay.capacity": 20 * BLOCK,
         "evaluation.episodes": 2,
-        "evaluation.traces": 3,
+        "evaluation.traces": 100,  # all episodes
         "environment.sticky_actions": 0.2,
     },
 )
@@ -61,6 +61,9 @@ def test_a_run_is_interrupted_resumed_evaluated_and_filmed(tmp_path):
     episodes = read_table(tmp_path, "episodes")
     lengths, returns = episodes["length"].to_numpy(), episodes["return"].to_numpy()
     np.testing.assert_array_equal(returns, lengths < 50)  # 8 steps to the right, or none
+    # What was interrupted is no episode; all others are whole.
+    traced = read_table(tmp_path, "traces").select("frames", "length")
+    assert traced.equals(episodes.filter(stream=0).select("frames", "length"))
     assert evaluate_run(tmp_path, 3, 0)["length"] <= 50
     episode = play_episode(load_player(tmp_path), seed=0, max_steps=20)
     assert episode.frames is not None and episode.frames.shape[1:] == (200, 27, 3)
