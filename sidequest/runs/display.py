@@ -179,7 +179,8 @@ class Log:
             self.log(text, is_progress=done < of)
 
     def show(self, progress: Progress) -> None:
-        self.rows |= {(run.variant, run.seed): run for run in progress.runs}
+        # A new dictionary: the thread that draws may be reading the one before.
+        self.rows = self.rows | {(run.variant, run.seed): run for run in progress.runs}
         self.log(
             f"{_share(progress):4.0%}  {_in_one_line(progress)}{self._time_left(progress)}",
             is_progress=progress.frames < progress.total,

@@ -53,6 +53,15 @@ def terminal(width=80) -> Console:
     return Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
 
 
+def test_runs_may_begin_while_the_table_is_drawn():
+    """Another thread draws it."""
+    log = Log()
+    log.show(ONE)
+    being_read = iter(log.rows)
+    log.show(MANY)
+    assert len(list(being_read)) == 1 and len(log.rows) == 5
+
+
 def drawn(progress, width=80, runs=1) -> list[str]:
     paper = Console(file=io.StringIO(), width=width, color_system=None)
     panel = Panel(paper, runs)
