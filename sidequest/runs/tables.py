@@ -23,6 +23,8 @@ from sidequest.switching.metacontroller import DIMENSIONS
 from sidequest.switching.variants import ArmSets, Variant
 from sidequest.types import EpisodeSummary
 
+_LONGEST_TRACE = 100_000
+"""Steps of a trace: an episode that never ends would fill memory and checkpoints."""
 _FLUSHED_EVERY = 2.0
 """Seconds after which other processes see new rows: for many runs that takes a while."""
 _MACHINE = ("versions", "python", "cores", "device")
@@ -171,7 +173,7 @@ class _TraceSampler:
         steps = zip(*(np.asarray(column).reshape(-1) for column in columns), strict=True)
         for number, (mode, signal, reward, is_first) in enumerate(steps):
             if is_first:
-                if self._open and frames[number] >= self._due:
+                if 0 < len(self._open) < _LONGEST_TRACE and frames[number] >= self._due:
                     self._due = frames[number] + self._interval
                     modes, signals, rewards = zip(*self._open, strict=True)
                     yield {
@@ -182,7 +184,8 @@ class _TraceSampler:
                         "reward": [*rewards[1:], float(reward)],
                     }
                 self._open.clear()
-            self._open.append((bool(mode), float(signal), float(reward)))
+            if len(self._open) < _LONGEST_TRACE:
+                self._open.append((bool(mode), float(signal), float(reward)))
 
 
 def describe_machine() -> dict[str, Any]:

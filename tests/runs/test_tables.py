@@ -7,6 +7,7 @@ import numpy as np
 
 from sidequest.agent.learner import Metrics
 from sidequest.records import TABLES
+from sidequest.runs import tables
 from sidequest.runs.state import IterationRecord
 from sidequest.runs.tables import RunLog
 from sidequest.switching.variants import ArmSets, parse
@@ -140,6 +141,16 @@ def test_traces_are_spread_over_the_run():
     rows = log(trace_interval=10).rows(played, 0, 0)["traces"]
     assert [row["frames"] for row in rows] == [2, 12, 22, 32]
     assert all(row["modes"] == "GX" for row in rows)
+
+
+def test_an_episode_that_hardly_ends_is_no_trace(monkeypatch):
+    monkeypatch.setattr(tables, "_LONGEST_TRACE", 4)
+    own = log()
+    rows = own.rows(stretch("|GXG|GXGX|GXGXGX", [*range(13)]), 0, 0)["traces"]
+    assert [row["modes"] for row in rows] == ["GXG"]
+    assert len(own.traces.snapshot()["modes"]) == 4
+    rows = own.rows(stretch("G|XX", [0, 1, 2]), 13, 0)["traces"]
+    assert rows == []
 
 
 def test_a_chunk_has_the_frames_at_its_end():
