@@ -91,7 +91,9 @@ def auto_reset(
         state, observation, reward, terminated, truncated = step(
             step_key, state, jnp.asarray(action, jnp.int32)
         )
-        terminated, truncated = jnp.asarray(terminated), jnp.asarray(truncated)
+        terminated, truncated = (
+            jnp.asarray(flag).astype(bool) for flag in (terminated, truncated)
+        )
         ended = terminated | truncated
         played = jax.tree.map(_strip_weak_type, state), _observe(observation, spec)
         state, observation = jax.tree.map(

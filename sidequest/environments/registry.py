@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from functools import cache, partial
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +16,12 @@ from sidequest.environments import atari, gym, suites
 from sidequest.environments.base import (
     CompiledEnvironment,
     HostedGame,
+    State,
     with_sticky_actions,
 )
 from sidequest.environments.scores import KNOWN, Known
 from sidequest.errors import InvalidRequest
+from sidequest.types import Timestep
 
 Factory: TypeAlias = Callable[[], CompiledEnvironment | HostedGame]
 
@@ -84,9 +86,7 @@ def _make_own(name: str, sticky: float) -> CompiledEnvironment | HostedGame:
         with redirect_stdout(sys.stderr):  # what it prints is not the command's output
             made = gym.load(name)()
         if isinstance(made, CompiledEnvironment):  # fails now, if it does
-            key, action = jax.random.key(0), jnp.int32(0)
-            state, _ = jax.eval_shape(made.reset, key)
-            jax.eval_shape(made.step, key, state, action)
+            jax.eval_shape(partial(_play, made))
         if isinstance(made, HostedGame) and sticky:
             raise gym.BrokenRule(_STICKY_ELSEWHERE)
         if isinstance(made, CompiledEnvironment | HostedGame):
@@ -98,6 +98,18 @@ def _make_own(name: str, sticky: float) -> CompiledEnvironment | HostedGame:
     except (Exception, SystemExit) as error:
         fault = gym.describe(error)
         raise InvalidRequest(f"{name} cannot be played: {fault}") from error
+
+
+def _play(environment: CompiledEnvironment) -> Any:
+    """Plays two steps in a loop, as training does: it carries no state whose type, shape or
+    structure changes from one step to the next."""
+    key = jax.random.key(0)
+
+    # JAX's message has the argument's name.
+    def step(state_and_timestep: tuple[State, Timestep], _: None) -> tuple[Any, None]:
+        return environment.step(key, state_and_timestep[0], jnp.int32(0)), None
+
+    return jax.lax.scan(step, environment.reset(key), length=2)
 
 
 def resolve_sticky_actions(name: str, sticky_actions: float | None = None) -> float:

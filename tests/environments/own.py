@@ -127,6 +127,23 @@ def compiled_breaks():
     return auto_reset(lambda key: (0, np.zeros(1)), step, spec)
 
 
+def _compiled(start, change, terminated):
+    from sidequest.environments.base import EnvironmentSpec, auto_reset
+
+    spec = EnvironmentSpec("changes", (1,), np.dtype(np.float32), num_actions=2)
+
+    def step(key, state, action):
+        return change(state), np.zeros(1), 1.0, terminated, False
+
+    return auto_reset(lambda key: (start, np.zeros(1)), step, spec)
+
+
+compiled_type = partial(_compiled, 0, lambda state: state + 0.5, False)
+compiled_shape = partial(_compiled, 0.0, lambda state: state + np.zeros(3), False)
+compiled_numbers = partial(_compiled, 0, lambda state: state + 1, np.float32(1))
+"""Says with a number that the episode ended, as environments of Brax do."""
+
+
 def leaves():
     """Ends the process."""
     raise SystemExit(3)

@@ -146,6 +146,8 @@ def test_other_observations_are_refused(space):
         (OWN + "breaks", r"RuntimeError: the licence server is down \(.*own.py:\d+\)$"),
         (OWN + "nothing", "it is of type int, not a Gymnasium environment"),
         (OWN + "compiled_breaks", r"KeyError: 'door' \(.*own.py:\d+\)$"),
+        (OWN + "compiled_type", r"TypeError: .*timestep\[0\].*int32\[\].*float32\[\]"),
+        (OWN + "compiled_shape", r"TypeError: .*timestep\[0\].*float32\[3\]"),
         (OWN + "leaves", r"SystemExit: 3 \(.*own.py:\d+\)$"),
     ],
 )
@@ -185,6 +187,7 @@ def test_unknown_names(name, message):
         (OWN + "minigrid", "hosted", (7, 7, 3), 7, None),
         (OWN + "hosted", "hosted", (14, 16, 3), 3, None),
         ("examples.own_environment:corridor", "compiled", (8,), 2, 50),
+        (OWN + "compiled_numbers", "compiled", (1,), 2, None),
     ],
 )
 def test_kinds_and_specs(name, kind, shape, actions, max_steps):
