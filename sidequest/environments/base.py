@@ -84,7 +84,7 @@ def auto_reset(
     def first(key: Key) -> tuple[State, Timestep]:
         state, observation = start(key)
         no = jnp.zeros((), bool)
-        return state, Timestep(observation, jnp.zeros(()), no, no, ~no)
+        return state, Timestep(observation, jnp.zeros((), jnp.float32), no, no, ~no)
 
     def following(key: Key, state: State, action: Int[Array, ""]) -> tuple[State, Timestep]:
         step_key, reset_key = jax.random.split(key)

@@ -20,6 +20,7 @@ from sidequest.agent.networks import RecurrentQNetwork
 from sidequest.agent.rnd import RND, make_rnd
 from sidequest.config import Config, SwitchingConfig
 from sidequest.environments.base import EnvironmentSpec
+from sidequest.errors import ConfigError
 from sidequest.replay.replay import (
     TRAINED_BLOCKS,
     MakeStore,
@@ -118,8 +119,13 @@ def build_agent(
     """Builds an agent that plays `spec` by any of these variants, which share their heads.
 
     Raises:
-        ValueError: If sizes do not go together.
+        ValueError: If sizes do not go together, or JAX's numbers have 64 bits.
     """
+    if jnp.zeros(()).dtype != jnp.float32:
+        raise ConfigError(
+            "the agent's numbers have 32 bits: unset JAX_ENABLE_X64, or let the game's "
+            "module not set jax_enable_x64"
+        )
     (needed,) = {variant.heads for variant in variants}
     learning, replay, switching = config.learning, config.replay, config.switching
     heads = make_heads(

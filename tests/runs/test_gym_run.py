@@ -8,12 +8,14 @@ import sys
 import weakref
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from sidequest.cli.train import parse_request
 from sidequest.config import SMALL, SMALL_FRAMES, change, evaluate_often
-from sidequest.errors import Interrupted, InvalidRequest, MachineError
+from sidequest.environments import registry
+from sidequest.errors import ConfigError, Interrupted, InvalidRequest, MachineError
 from sidequest.records import read_run, read_table
 from sidequest.runs import hosted, trainer
 from sidequest.runs.evaluation import evaluate_run, load_player, play_episode
@@ -135,6 +137,18 @@ def test_runs_of_a_study_train_alone_on_the_host():
     games = ["gymnasium:CartPole-v1", "examples.own_environment:corridor"]
     jobs = jobs_of(narrow(find("quick/tiny"), games, ["XU-step-level-0.1"], seeds=2))
     assert len(jobs) == 4 and len({program(job) for job in jobs}) == 3
+
+
+def test_a_game_that_sets_jax_to_64_bits_is_refused(tmp_path):
+    (run,) = request("examples.own_environment:corridor")
+    jax.config.update("jax_enable_x64", True)
+    try:
+        registry._make_own.cache_clear()
+        with pytest.raises(ConfigError, match="unset JAX_ENABLE_X64"):
+            trainer.run([run._replace(folder=tmp_path / "run")], Watcher())
+    finally:
+        jax.config.update("jax_enable_x64", False)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
