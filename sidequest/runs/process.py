@@ -88,6 +88,14 @@ class StopSignal:
                 os._exit(128 + arrived[0])
 
 
+def raise_on_signals() -> None:
+    """Makes signals raise `KeyboardInterrupt`, in a process that waits for others and has
+    to end them. Signals that are ignored, as by `nohup`, stay so."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+
+
 def write_stderr(text: str) -> None:
     """Writes to standard error without the locks of `print`, so that any thread may."""
     # A panel hides the cursor, and cannot show it again if the process ends here.

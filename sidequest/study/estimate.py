@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from sidequest.environments import registry
 from sidequest.runs.display import Progress
+from sidequest.runs.process import raise_on_signals
 from sidequest.study.scheduler import Group, Outcome, missing, plan_groups, program
 from sidequest.study.studies import Study, jobs_of
 from sidequest.study.workers import Share, Worker, split_machine
@@ -139,21 +140,24 @@ def measure(group: Group, share: Share) -> Cost | str:
     game, runs = group.jobs[0].spec.game, plural(len(group.jobs), "run")
     shown: list[tuple[float, float]] = []  # seconds since the start, frames a second
     said = "starting"
+    raise_on_signals()  # so that neither the folder nor the process stays
     with tempfile.TemporaryDirectory() as place:
         begin = time.monotonic()
         worker = Worker(group, Path(place), share)
-        while worker.pipe.poll(max(0.0, begin + _LONGEST - time.monotonic())):
-            message = worker.read()
-            if isinstance(message, Outcome):
-                if message.kind != "done":
-                    said = message.reason
-                break
-            if isinstance(message, Progress):
-                shown.append((time.monotonic() - begin, message.frame_rate))
-            else:
-                said = message
-        worker.process.kill()
-        worker.close()
+        try:
+            while worker.pipe.poll(max(0.0, begin + _LONGEST - time.monotonic())):
+                message = worker.read()
+                if isinstance(message, Outcome):
+                    if message.kind != "done":
+                        said = message.reason
+                    break
+                if isinstance(message, Progress):
+                    shown.append((time.monotonic() - begin, message.frame_rate))
+                else:
+                    said = message
+        finally:
+            worker.process.kill()
+            worker.close()
     if len(shown) < 2:
         return f"{runs} of {game} came no further in {_LONGEST:.0f} s than: {said}"
     learning = shown[len(shown) // 3 :]  # not the warm-up

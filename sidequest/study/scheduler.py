@@ -13,7 +13,6 @@ A group is a number of runs that share a compiled program. What happens when one
 import contextlib
 import itertools
 import shlex
-import signal
 import sys
 import traceback
 from collections import deque
@@ -25,7 +24,7 @@ from sidequest.environments import registry
 from sidequest.errors import Interrupted, RunBusy, SidequestError, cannot_write
 from sidequest.records import STUDY_FILE, now, read_study, write_failures, write_json
 from sidequest.runs.display import Display, GroupDisplay, StudyDisplay, make_display
-from sidequest.runs.process import SIGNALS
+from sidequest.runs.process import raise_on_signals
 from sidequest.runs.spec import is_finished
 from sidequest.study.studies import Job, Study, jobs_of
 
@@ -329,11 +328,9 @@ def make_executor(
         from sidequest.study.workers import Workers
 
         executor = Workers(folder, workers or 1)
-    # An exception, by which `run_groups` has workers save; a run in this process listens
-    # to signals itself. After Ray, which installs handlers of its own.
-    for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)
+    # By which `run_groups` has workers save; a run in this process listens to signals
+    # itself. After Ray, which installs handlers of its own.
+    raise_on_signals()
     return executor
 
 

@@ -1,11 +1,14 @@
 """`sidequest study` as a user calls it; tests/study has what it does."""
 
+import signal
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sidequest.cli import study as command
+from sidequest.runs.process import SIGNALS
 from sidequest.study import estimate, scheduler
 from sidequest.study.scheduler import Group
 from sidequest.study.studies import STUDIES, jobs_of
@@ -118,3 +121,34 @@ def test_a_dry_run_says_why_nothing_could_be_measured(tmp_path):
     bad = Group((job._replace(spec=job.spec._replace(game="probe:nothing")),))
     reason = estimate.measure(bad, Share())
     assert "no game called 'probe:nothing'" in reason
+
+
+def test_an_interrupted_measurement_leaves_nothing(monkeypatch):
+    """Exiting at once left the folder, and a process that continued to compile."""
+    places, killed = [], []
+
+    class Stuck:
+        """A worker that is compiling when Ctrl-C comes."""
+
+        def __init__(self, group, place, share):
+            places.append(place)
+            (place / "run.json").touch()
+            self.pipe = self
+            self.process = SimpleNamespace(kill=lambda: killed.append(self))
+
+        def poll(self, seconds):
+            signal.raise_signal(signal.SIGINT)
+
+        def close(self):
+            assert killed == [self]
+
+    monkeypatch.setattr(estimate, "Worker", Stuck)
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    signal.signal(signal.SIGINT, lambda *_: pytest.fail("it exited at once"))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            estimate.measure(Group(jobs_of(study(1))), Share())
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert len(killed) == 1 and not places[0].exists()
