@@ -8,9 +8,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from sidequest.config import PRESETS, Config, change, evaluate_often
+from sidequest.config import PRESETS, Config, change, check, evaluate_often
 from sidequest.environments import registry
-from sidequest.errors import InvalidRequest, unknown
+from sidequest.errors import ConfigError, InvalidRequest, unknown
 from sidequest.runs.spec import Checkpointing, RunSpec, run_folder
 from sidequest.switching.variants import Variant, parse
 
@@ -44,7 +44,7 @@ class Study(NamedTuple):
     workers: int | None = None
     """Processes that train side by side, unless the user chooses."""
     memory: int | None = None
-    """Bytes for the frames in replay, on emulators; None: what the device has left."""
+    """Bytes for the frames in replay, on Atari; None: what the device has left."""
     checkpoint_replay: bool = True
     """Whether checkpoints of runs on emulators hold replay."""
 
@@ -86,6 +86,7 @@ def jobs_of(study: Study) -> tuple[Job, ...]:
     for grid in study.grids:
         for game in grid.games:
             config = _config_for(study, grid, game)
+            memory = study.memory if registry.is_atari(game) else None
             for name, seed in itertools.product(grid.variants, seeds):
                 folder = _folder(parsed[name], game, seed, grid.settings)
                 spec = RunSpec(
@@ -95,7 +96,7 @@ def jobs_of(study: Study) -> tuple[Job, ...]:
                     folder=folder,
                     config=config,
                     frames=study.frames,
-                    memory=study.memory,
+                    memory=memory,
                     checkpoints=checkpoints,
                 )
                 job = Job(spec, grid.settings)
@@ -115,10 +116,17 @@ def _folder(variant: Variant, game: str, seed: int, settings: Settings) -> Path:
 
 def _config_for(study: Study, grid: Grid, game: str) -> Config:
     """Returns the settings of a grid's runs: those of the preset for this kind of game,
-    raw frames of emulators or small observations, then the study's, then the grid's."""
+    raw frames of emulators or small observations, then the study's, then the grid's; raises
+    `InvalidRequest` if these do not fit that preset."""
     preset = PRESETS[registry.fitting_preset(study.preset, game)]
     settings = dict(study.settings + grid.settings)
-    return change(evaluate_often(preset, study.frames), **settings)
+    config = change(evaluate_often(preset, study.frames), **settings)
+    try:
+        check(config)
+    except ConfigError as fault:
+        said = f"the settings of the study {study.name} do not fit {game}: {fault}"
+        raise InvalidRequest(said) from None
+    return config
 
 
 def narrow(

@@ -111,6 +111,16 @@ def test_narrow_refuses_what_there_is_not():
         narrow(EXAMPLE, variants=["XU-sometimes"])
     with pytest.raises(registry.InvalidRequest, match="for Atari"):
         jobs_of(narrow(find("paper"), games=["probe:constant"]))
+    # Its network is for games of 10 x 10 pixels; every run failed, and nothing else.
+    with pytest.raises(InvalidRequest, match="quick do not fit ms_pacman: network: ch"):
+        jobs_of(narrow(find("quick"), games=["ms_pacman"]))
+
+
+def test_memory_for_frames_is_ataris_alone():
+    """Every run of another game was refused, for an option that nobody had typed."""
+    jobs = jobs_of(narrow(find("atari"), games=["gymnasium:CartPole-v1", "ms_pacman"]))
+    memory = {job.spec.game: job.spec.memory for job in jobs}
+    assert memory == {"gymnasium:CartPole-v1": None, "ms_pacman": 12 * 10**9}
 
 
 def test_a_study_evaluates_ten_times_or_as_its_settings_say():
