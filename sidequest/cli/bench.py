@@ -6,7 +6,14 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional
 
-from sidequest.cli.options import Flag, check_range, option, use_all_cores
+from sidequest.cli.options import (
+    Flag,
+    check_range,
+    option,
+    refuse,
+    refuse_empty,
+    use_all_cores,
+)
 from sidequest.errors import InvalidRequest, unknown
 
 _BENCHMARKS = ("switching", "agent", "atari")
@@ -18,7 +25,7 @@ def bench(
     /,
     game: Annotated[str | None, option("GAME")] = None,
     shape: Annotated[str | None, option("{small,rival}", "small")] = None,
-    population: Annotated[tuple[int, ...], option("NUMBER …")] = (),
+    population: Annotated[tuple[int, ...] | None, option("NUMBER …")] = None,
     emulators: Annotated[int | None, option("NUMBER")] = None,
     json: Flag = False,
 ) -> None:
@@ -42,6 +49,14 @@ def bench(
         raise InvalidRequest(unknown("benchmark", what, _BENCHMARKS))
     if shape is not None and shape not in _SHAPES:
         raise InvalidRequest(unknown("shape", shape, _SHAPES))
+    refuse_empty(population=population)
+    if what != "atari":
+        refuse("only `bench atari` has emulators", emulators=emulators)
+    if what != "agent":
+        said = "only `bench agent` has shapes and populations"
+        refuse(said, shape=shape, population=population)
+    if what == "switching":
+        refuse("`bench switching` plays no game", game=game)
     if game is not None:
         from sidequest.environments import registry
 
@@ -50,7 +65,7 @@ def bench(
             raise InvalidRequest(
                 f"{game} has no emulator; measure it with `sidequest bench agent`"
             )
-    for runs in population:
+    for runs in population or ():
         check_range("population", runs, 1)
     check_range("emulators", emulators, 1)
     if what == "switching":

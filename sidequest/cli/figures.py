@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional
 
-from sidequest.cli.options import option, refuse
+from sidequest.cli.options import option, refuse, refuse_empty
 from sidequest.errors import CannotWrite, InvalidRequest, unknown
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def figures(
     what: Annotated[Positional[str], option("WHAT")],
     /,
     out: Annotated[Path | None, option("FOLDER")] = None,
-    only: Annotated[tuple[str, ...], option("NAME …")] = (),
+    only: Annotated[tuple[str, ...] | None, option("NAME …")] = None,
 ) -> None:
     """Draws figures as PNG and SVG, and prints the path of each file.
 
@@ -40,12 +40,13 @@ def figures(
             figures go to WHAT/figures and the report to WHAT; illustrations to figures.
         only: Names of figures to draw, such as aggregate or explore-space; by default all.
     """
+    refuse_empty(only=only)
     try:
         if what == ILLUSTRATIONS:
             refuse("it names figures of runs", only=only)
             draw_illustrations(out or Path("figures"))
         else:
-            draw_study(Path(what), out, only)
+            draw_study(Path(what), out, only or ())
     except BrokenPipeError:
         raise  # the reader of the paths, such as `head`, has enough
     except OSError as error:

@@ -62,6 +62,14 @@ def refuse(reason: str, *words: str, **options: Any) -> None:
         raise InvalidRequest(f"{' and '.join(given)} {verb} not apply: {reason}")
 
 
+def refuse_empty(**options: tuple | None) -> None:
+    """Refuses options without a value, as of a shell variable that is not set: they would
+    count as not given. Those that are None were not given."""
+    for name, value in options.items():
+        if value == ():
+            raise InvalidRequest(f"--{name} has no value; give one or more")
+
+
 def check_run(folder: Path) -> dict[str, Any]:
     """Returns what run.json says; refuses a folder without a run, and warns of one whose
     files cannot be checked."""

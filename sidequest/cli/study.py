@@ -13,6 +13,7 @@ from sidequest.cli.options import (
     option,
     read_count,
     refuse,
+    refuse_empty,
     use_all_cores,
     use_compilation_cache,
 )
@@ -26,8 +27,8 @@ def study(
     name: Annotated[Positional[str], option("[NAME]")] = "quick",
     /,
     out: Annotated[Path | None, option("FOLDER", "studies/NAME")] = None,
-    games: Annotated[tuple[str, ...], option("GAME …")] = (),
-    variants: Annotated[tuple[str, ...], option("VARIANT …")] = (),
+    games: Annotated[tuple[str, ...] | None, option("GAME …")] = None,
+    variants: Annotated[tuple[str, ...] | None, option("VARIANT …")] = None,
     seeds: Annotated[int | None, option("NUMBER")] = None,
     seed: Annotated[int | None, option("NUMBER", 0)] = None,
     frames: Annotated[str | None, option("FRAMES")] = None,
@@ -68,6 +69,7 @@ def study(
     from sidequest.study import scheduler
     from sidequest.study.studies import find, jobs_of, narrow
 
+    refuse_empty(games=games, variants=variants)
     if list:
         grid = dict(games=games, variants=variants, seeds=seeds, seed=seed, frames=frames)
         where = dict(workers=workers, cluster=cluster, out=out, dry_run=dry_run)
@@ -92,7 +94,7 @@ def study(
         use_all_cores()
     elif not dry_run:
         leave_gpus_to_others()
-    chosen = narrow(chosen, games, variants, seeds, seed, budget)
+    chosen = narrow(chosen, games or (), variants or (), seeds, seed, budget)
     jobs_of(chosen)  # refuses settings that do not fit the games
     folder = out or Path("studies", chosen.name.replace("/", "-"))
     if dry_run:

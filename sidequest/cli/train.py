@@ -19,6 +19,7 @@ from sidequest.cli.options import (
     read_count,
     read_size,
     refuse,
+    refuse_empty,
     use_all_cores,
     use_compilation_cache,
 )
@@ -54,7 +55,7 @@ def train(
     set: Annotated[UseAppendAction[tuple[str, ...]], option("NAME=VALUE")] = (),
     emulators: Annotated[int | None, option("NUMBER")] = None,
     replay_memory: Annotated[str | None, option("SIZE")] = None,
-    resume: Annotated[tuple[Path, ...], option("RUN …")] = (),
+    resume: Annotated[tuple[Path, ...] | None, option("RUN …")] = None,
     from_: Annotated[Path | None, option("RUN", name="from")] = None,
     fresh: Flag = False,
     checkpoint_every: Annotated[str | None, option("FRAMES")] = None,
@@ -78,8 +79,9 @@ def train(
             returns a Gymnasium environment or one written in JAX.
         seeds: How many seeds of each variant.
         seed: The first of these seeds.
-        frames: Environment frames of each run, such as 500k or 2M, rounded up to whole
-            blocks of steps; by default 1M with the preset small, and 2B with paper.
+        frames: Environment frames of each run, such as 500k or 2M, rounded up to a whole
+            chunk of training: up to 256 steps of each environment. By default 1M with the
+            preset small, and 2B with paper.
         preset: Settings: small, the default except on Atari, or paper, the default there.
         set: Changes one setting, as in --set replay.ratio=1.0; may be given again.
         emulators: Atari and Gymnasium: how many side by side; the paper has 120.
@@ -97,6 +99,7 @@ def train(
         quiet: Print lines instead of a moving panel.
         tensorboard: Write TensorBoard files too, from the same records.
     """
+    refuse_empty(resume=resume)
     use_all_cores()  # before a game of the user's starts JAX
     use_compilation_cache()
     new_runs: dict[str, Any] = dict(
@@ -220,7 +223,8 @@ def runs_to_resume(folders: Sequence[Path]) -> list[RunSpec]:
         raise InvalidRequest("a folder is named twice")
     unfinished = [run for run in runs if not check_run(run).get("finished")]
     if not unfinished:
-        raise InvalidRequest(f"{runs[0]} has finished; there is nothing to resume")
+        said = f"{runs[0]} has" if len(runs) == 1 else f"all {len(runs)} runs there have"
+        raise InvalidRequest(f"{said} finished; there is nothing to resume")
     return [read_spec(run) for run in unfinished]
 
 

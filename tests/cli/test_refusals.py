@@ -66,6 +66,12 @@ REFUSED = [
     (["bench", "agent", "--game", "frostbite"], "frostbite is not compiled"),
     (["bench", "atari", "--game", "minatar:breakout"], "minatar:breakout has no emulator"),
     (["bench", "atari", "--emulators", "0"], "--emulators is 0; it is 1 to"),
+    (["bench", "switching", "--game", "pong"], "`bench switching` plays no game"),
+    (["bench", "agent", "--emulators", "4"], "only `bench atari` has emulators"),
+    (
+        ["bench", "atari", "--shape", "small", "--population", "2"],
+        "--shape and --population do not apply: only `bench agent` has",
+    ),
     (["watch", "RUN", "--out", "film.avi"], ".mp4 or .gif"),
     (["watch", "RUN", "--out", "a.gif", "--max-steps", "0"], "--max-steps is 0"),
     (["watch", "RUN", "--out", "a.gif", "--fps", "1000"], "1 to 100"),
@@ -79,6 +85,12 @@ REFUSED = [
     (["train", "--resume", "nowhere"], "nowhere holds no run"),
     (["train", "--from", "nowhere"], "nowhere holds no run"),
     (["train", "--resume", "here", "here"], "a folder is named twice"),
+    # Options without a value, as of a shell variable that is not set.
+    (["train", "--resume"], "--resume has no value; give one or more"),
+    (["study", "paper", "--games", "--seeds", "1"], "--games has no value"),
+    (["study", "paper", "--variants"], "--variants has no value"),
+    (["figures", "RUN", "--only"], "--only has no value"),
+    (["bench", "agent", "--population"], "--population has no value"),
     # Options that would be ignored.
     (
         [*CONSTANT, "--emulators", "4"],

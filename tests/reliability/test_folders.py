@@ -147,6 +147,10 @@ def test_a_folder_above_runs_resumes_those_that_have_not_finished(tmp_path):
     assert [run.folder for run in runs_to_resume([two, done])] == [two]
     with pytest.raises(InvalidRequest, match="has finished; there is nothing to resume"):
         runs_to_resume([tmp_path / "c"])
+    create_run(done.with_name("seed-1"))
+    write_json(done.with_name("seed-1") / RUN_FILE, read_run(done))
+    with pytest.raises(InvalidRequest, match="all 2 runs there have finished; there is no"):
+        runs_to_resume([tmp_path / "c"])
     with pytest.raises(InvalidRequest, match="a folder is named twice"):
         runs_to_resume([tmp_path, one])
 
