@@ -450,9 +450,12 @@ def _describe(hint: Any) -> str:
         float: "a finite number",
         bool: "true or false",
         bool | None: "true, false or none",
+        int | None: "a whole number below 2^31, or none",
+        float | None: "a finite number, or none",
         tuple[int, ...]: "whole numbers in brackets",
+        tuple[float, ...]: "numbers in brackets",
     }
-    return plain.get(hint, str(hint))
+    return plain[hint]
 
 
 class Setting(NamedTuple):

@@ -221,10 +221,10 @@ def _check_film(out: Path, fps: int) -> None:
     from sidequest.figures.film import FASTEST_GIF, HINT, SUFFIXES
 
     if out.suffix not in SUFFIXES:
-        raise InvalidRequest(f"out is {str(out)!r}; it ends with {' or '.join(SUFFIXES)}")
+        raise InvalidRequest(f"--out is {str(out)!r}; it ends with {' or '.join(SUFFIXES)}")
     if out.suffix == ".gif" and fps > FASTEST_GIF:
         raise InvalidRequest(
-            f"fps is {fps}; a .gif shows {FASTEST_GIF} steps a second at most"
+            f"--fps is {fps}; a .gif shows {FASTEST_GIF} steps a second at most"
         )
     try:
         if out.is_dir():

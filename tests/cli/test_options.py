@@ -33,7 +33,9 @@ def test_values_by_the_type_of_their_setting(typed, value):
         ("replay.ratio=no", "is False; it is a finite number"),
         ("replay.ratio=many", "is 'many'; it is a finite number"),
         ("replay.ratio=1" + 400 * "0", "is '10+; it is a finite number"),
-        ("environment.sticky_actions=1" + 400 * "0", r"is 10+; it is float \| None"),
+        ("environment.sticky_actions=1" + 400 * "0", "0; it is a finite number, or none"),
+        ("switching.window=all", r"'all'; it is a whole number below 2\^31, or none"),
+        ("switching.rate_arms=0.1", "is 0.1; it is numbers in brackets"),
         ("network.channels=(8", r"is '\(8'; it is whole numbers in brackets"),
     ],
 )

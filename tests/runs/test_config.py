@@ -190,8 +190,8 @@ def test_all_faults_are_told_at_once():
     [
         ("network.dtype", "float8", "'float8'; it is one of auto, float32, bfloat16"),
         ("switching.bandit", "thompson", "'thompson'; it is one of proportional, ucb"),
-        ("switching.window", "abc", "'abc'; it is int | None"),
-        ("switching.rate_arms", ("a",), "('a',); it is tuple[float, ...]"),
+        ("switching.window", "abc", "'abc'; it is a whole number below 2^31, or none"),
+        ("switching.rate_arms", ("a",), "('a',); it is numbers in brackets"),
         ("network.channels", (1.5,), "(1.5,); it is whole numbers in brackets"),
         ("learning.watkins", "x", "'x'; it is true, false or none"),
         ("learning.clip_norm", math.inf, "inf; it is a finite number"),
