@@ -63,7 +63,7 @@ def measure(
     config, environment = _SHAPES[shape], registry.make(game)
     if not isinstance(environment, CompiledEnvironment):
         raise ConfigError(
-            f"{game} is not compiled; measure it with `sidequest bench atari`"
+            f"{game} is not JAX-native; `sidequest bench atari` measures Atari games"
         )
     agent = build_agent(config, environment.spec, [parse(_VARIANT)])
     rows = {}

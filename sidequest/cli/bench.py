@@ -63,7 +63,7 @@ def bench(
         registry.check(game)
         if what == "atari" and not registry.is_atari(game):
             raise InvalidRequest(
-                f"{game} has no emulator; measure it with `sidequest bench agent`"
+                f"{game} is no Atari game; `sidequest bench agent` measures JAX-native ones"
             )
     for runs in population or ():
         check_range("population", runs, 1)
