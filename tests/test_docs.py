@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import sidequest
 from sidequest.cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]
@@ -65,6 +66,21 @@ def test_every_picture_is_shown_somewhere():
         for path in (ROOT / "docs").rglob(f"*.{ending}")
     }
     assert not sorted(str(path.relative_to(ROOT)) for path in pictures - shown)
+
+
+def test_what_the_pages_import_is_on_the_page_of_public_names():
+    """What is not named there may change, it says, and guides told people to rely on it."""
+    public = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
+    names = [f"sidequest.{name}" for name in sidequest.__all__]
+    for page in PAGES:
+        imported = r"^from (sidequest\S*) import (.*)"
+        for module, some in re.findall(imported, page.read_text("utf-8"), re.MULTILINE):
+            names += [f"{module}.{name}" for name in some.partition("#")[0].split(", ")]
+    assert not [
+        name
+        for name in map(str.strip, names)
+        if f"::: {name}\n" not in public and name.split(".")[1] != "integrations"
+    ]
 
 
 def test_the_example_of_a_trigger_runs(capsys):
