@@ -33,6 +33,9 @@ _SUITES = {
     "atari": "raw frames, on emulators; those with reference scores first",
 }
 
+_FILM = "episode.mp4, or episode.gif without PyAV"
+"""The file that `watch` writes unless one is named."""
+
 
 def games(
     suite: Annotated[Positional[str | None], option("[SUITE]")] = None,
@@ -147,7 +150,7 @@ def describe_scores(scores: dict[str, Any]) -> str:
 def watch(
     run: Annotated[Positional[Path], option("RUN")],
     /,
-    out: Annotated[Path, option("FILE")] = Path("episode.mp4"),
+    out: Annotated[Path | None, option("FILE", _FILM)] = None,
     seed: Annotated[int, option("NUMBER")] = 0,
     greedy: Flag = False,
     max_steps: Annotated[int, option("NUMBER")] = 3_000,
@@ -172,6 +175,7 @@ def watch(
     check_range("seed", seed, 0)
     check_range("max-steps", max_steps, 1)
     check_range("fps", fps, 1, 100)
+    out = out or Path("episode.mp4" if find_spec("av") else "episode.gif")
     _check_film(out, fps)
     check_run(run)
     if out.exists():

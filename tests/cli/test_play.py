@@ -1,6 +1,7 @@
 """`sidequest evaluate` and `watch`: scores in words, and films whose modes are known."""
 
 import json
+import sys
 
 import pytest
 
@@ -69,6 +70,15 @@ def test_a_greedy_film_that_is_cut(folder, tmp_path, capsys):
     assert f"{path} is there already and will be replaced" in said
     assert "cut at 7 steps" in said
     assert modes_shown(decode(path)) == "G" * 7
+
+
+def test_without_pyav_a_film_is_a_gif(folder, tmp_path, capsys, monkeypatch):
+    """The command that `train` says to type next was refused where `video` is missing."""
+    monkeypatch.setitem(sys.modules, "av", None)
+    monkeypatch.chdir(tmp_path)
+    assert not run("watch", folder, "--max-steps", 2)
+    assert capsys.readouterr().out == "episode.gif\n"
+    assert modes_shown(decode(tmp_path / "episode.gif")) == "GG"
 
 
 def test_a_film_of_an_atari_game(tmp_path):
