@@ -31,7 +31,7 @@ from sidequest.wording import plural
 if TYPE_CHECKING:
     from rich.text import Text
 
-_WIDEST = 92  # letters of a line of prose, however wide the terminal
+_NARROWEST, _WIDEST = 20, 92  # letters of a line of prose, whatever the terminal has
 _WARM_UP = 10  # episodes before the example: a share of an episode needs their lengths
 _MARKDOWN = """# Settings
 
@@ -121,7 +121,7 @@ def _catalogue() -> str:
 
 def _prose(variant: Variant) -> str:
     """Returns sentences, then the heads, signals and arms that the variant needs."""
-    width = min(_WIDEST, shutil.get_terminal_size().columns)
+    width = _prose_width()
     lines = [str(variant), ""]
     for sentence in describe(variant):
         lines.append(textwrap.fill(f"- {sentence}", width, subsequent_indent="  "))
@@ -139,6 +139,10 @@ def _prose(variant: Variant) -> str:
             lines.append(f"  {kind:<9}{name:<17}{meaning}".rstrip())
             kind = ""
     return "\n".join(lines)
+
+
+def _prose_width() -> int:
+    return max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size().columns))
 
 
 def _line(variant: Variant, width: int) -> str:
@@ -293,7 +297,7 @@ def settings(
 
 def _as_text(title: str, entries: list[Setting]) -> str:
     """Returns two or more lines on each setting."""
-    width = min(_WIDEST, shutil.get_terminal_size().columns)
+    width = _prose_width()
     lines = [title]
     for one in entries:
         values = f"{_show(one.default)}, small: {_show(one.small)}"

@@ -30,6 +30,12 @@ def test_a_part_of_them(name, lines, capsys):
     assert len(capsys.readouterr().out.strip().splitlines()) == lines
 
 
+def test_a_terminal_of_few_columns_is_no_fault(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "6")
+    assert run("settings", "replay.warm_up") == 0
+    assert "      Observations\n      in replay\n" in capsys.readouterr().out
+
+
 def test_the_page_is_what_the_command_prints(capsys):
     """If it is not: sidequest settings --markdown > docs/reference/settings.md"""
     assert run("settings", "--markdown") == 0
