@@ -171,7 +171,9 @@ def locate(index: Any, rows: int) -> Any:
 def take(table: Any, place: Any) -> Any:
     """Returns the row of the table at each environment's place."""
     xp = namespace(place)
-    return table.take(place) if xp is np else xp.where(place, table, 0).sum(0)
+    if xp is np:
+        return table.take(place)
+    return xp.where(place, table, 0).sum(0, dtype=table.dtype)
 
 
 def put(table: Any, place: Any, row: Any) -> Any:

@@ -166,10 +166,15 @@ def _step(
     signals: Signals,
     is_last: Bool[AnyArray, "B"] | None = None,
 ) -> tuple[Mode, SwitchState]:
+    xp = namespace(state.begins, uniforms, *signals)
+    if xp is not np:
+        uniforms = xp.asarray(uniforms, np.float32)
+        signals = _as_rows(xp, signals, len(state.begins))
     first, begins = signals.is_first, state.begins
     if may_hold(begins):  # also where the caller does not mark it
         first = first | begins
     if is_last is not None:
+        is_last = xp.asarray(is_last, bool)
         first = first & ~is_last
     if first is not signals.is_first:
         signals = signals._replace(is_first=first)
@@ -178,7 +183,7 @@ def _step(
     if may_hold(first):
         start = partial(_start_episodes, parts, uniforms[1:], first, returns)
         state = update_if_any(first, start, state)
-        returns = namespace(first, returns).where(first, ZERO, returns)
+        returns = xp.where(first, ZERO, returns)
         begins = begins & ~first
     before = state.controllers
     modes, controllers = parts.controller.step(uniforms[0], signals, before)
@@ -186,13 +191,21 @@ def _step(
         counted = periods.step(modes, first, state.periods)
     else:  # what waits keeps its mode, and nothing of it changes
         begins, plays = is_last, ~is_last
-        modes = namespace(modes).where(is_last, before.mode, modes)
+        modes = xp.where(is_last, before.mode, modes)
         controllers = choose(plays, controllers, before)
         counted = periods.step(modes, first, state.periods)
         counted = choose(plays, counted, state.periods)
     return modes, state._replace(
         controllers=controllers, returns=returns, periods=counted, begins=begins
     )
+
+
+def _as_rows(xp: Any, signals: Signals, environments: int) -> Signals:
+    """Returns the signals as rows [B] of booleans and float32, the types of the state."""
+    first, *numbers = signals
+    zeros = xp.zeros(environments, np.float32)
+    rows = [zeros + xp.asarray(number, np.float32) for number in numbers]
+    return Signals(xp.asarray(first, bool), *rows)
 
 
 def _start_episodes(
@@ -242,7 +255,7 @@ def _own_signal(signal: SignalFunction) -> Signal:
 
     def step(signals: Signals, state: Any) -> tuple[Any, Any, Any]:
         xp, shape = namespace(signals.is_first), signals.is_first.shape
-        x, ready, state = source.step(signals, state)
+        x, ready, state = source.step(_as_rows(xp, signals, *shape), state)
         if x is None or np.shape(x) not in ((), shape):
             given = "None" if x is None else f"the shape {np.shape(x)}"
             raise ValueError(

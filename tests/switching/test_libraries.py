@@ -100,6 +100,41 @@ def test_given_the_same_uniform_numbers_both_decide_the_same(name, seed, rule):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.fixture(params=[False, True])
+def doubles(request):
+    jax.config.update("jax_enable_x64", request.param)
+    yield request.param
+    jax.config.update("jax_enable_x64", False)
+
+
+@pytest.mark.parametrize(
+    "variant", ["XU-intra(*,informed,p*,X)", "XU-intra(=,informed:variance,p*,G)"]
+)
+def test_a_scan_takes_signals_of_any_type(variant, doubles):
+    """Doubles, if JAX has them, floats for booleans, and one number for all or none."""
+    rng = np.random.default_rng(0)
+    first, last = rng.random((2, STEPS, STREAMS)) < 0.1
+    uniforms = rng.random((STEPS, UNIFORMS, STREAMS))
+    value = rng.integers(9, size=(STEPS, STREAMS))
+    switch = make_switch(variant)
+
+    def scan(*rows):
+        def step(state, row):
+            uniforms, first, last, value = row
+            signals = Signals(first, value / 2, 0.9, value, value_variance=value)
+            modes, state = switch.step(state, uniforms, signals, last)
+            return state, modes
+
+        return jax.lax.scan(step, switch.init(STREAMS), rows)[1]
+
+    compiled = jax.jit(scan)
+    small = jnp.asarray(uniforms, np.float32)
+    expected = compiled(small, first, last, value.astype(np.float32))
+    found = compiled(jnp.asarray(small, float), first * 1.0, last * 1, value)
+    np.testing.assert_array_equal(found, expected)
+    assert 0 < expected.mean() < 1
+
+
 def test_numpy_stays_numpy_and_jax_stays_jax():
     for xp, key in [(np, np.float32(0.5)), (jnp, jax.random.key(0))]:
         state = jax.tree.map(xp.asarray, homeostasis.init())

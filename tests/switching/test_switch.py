@@ -678,6 +678,16 @@ def test_a_signal_of_your_own_may_have_a_memory():
     assert waits[1] == waits[0] and not waits[2]
 
 
+def test_a_signal_of_your_own_is_given_rows_also_of_what_step_was_not():
+    given = []
+    switch = Switch(INFORMED, streams=3, signal=lambda signals: given.append(signals) or 0)
+    switch.step(reward=[1.0, 2.0, 3.0])
+    switch.step(discount=0.5, is_first=True)
+    assert {np.shape(row) for signals in given for row in signals} == {(3,)}
+    assert given[0].discount.tolist() == [np.float32(0.997)] * 3
+    assert given[1].discount.tolist() == [0.5] * 3 and not given[1].value.any()
+
+
 def test_the_rule_of_homeostasis_can_be_chosen():
     values = np.random.default_rng(0).normal(size=1_500)
     values[300] = 1_000.0
