@@ -392,7 +392,10 @@ def _restore(state: SwitchState, saved: Mapping[str, Any]) -> SwitchState:
     arrays = []
     for name, leaf in _leaves(state):
         leaf, data = np.asarray(leaf), np.array(saved.get(name))
-        if data.shape != leaf.shape or data.dtype != leaf.dtype:
+        # A signal of one's own may start from 0 and remember fractions.
+        own = name.startswith("controllers.memories")
+        same = data.dtype == leaf.dtype or (own and data.dtype.kind in "biuf")
+        if data.shape != leaf.shape or not same:
             found = f"{data.dtype}{data.shape}" if name in saved else "missing"
             raise ValueError(
                 f"saved state: {name} is {found}, expected {leaf.dtype}{leaf.shape}"
@@ -402,7 +405,7 @@ def _restore(state: SwitchState, saved: Mapping[str, Any]) -> SwitchState:
         if name.startswith(_CONSTANT) and not np.array_equal(data, leaf):
             raise ValueError(f"the saved state has other arms: {name} is {data.tolist()}")
         # Arms, decades and counters; a signal of one's own may remember any number.
-        if data.dtype.kind == "i" and not name.startswith("controllers.memories"):
+        if data.dtype.kind == "i" and not own:
             least = -1 if name == "meta.bandit.arms" else 0
             if (data < least).any() or (data >= below.get(name, np.inf)).any():
                 raise ValueError(f"saved state: {name} holds a number out of range")

@@ -688,6 +688,19 @@ def test_a_signal_of_your_own_is_given_rows_also_of_what_step_was_not():
     assert given[1].discount.tolist() == [0.5] * 3 and not given[1].value.any()
 
 
+def test_a_memory_that_starts_as_a_whole_number_can_be_saved():
+    def step(signals, mean):
+        mean = 0.9 * mean + 0.1 * signals.reward
+        return mean, True, mean
+
+    signal = Signal(init=lambda: 0, step=step)
+    switch = Switch("XU-intra(1,informed,0.5,G)", streams=2, signal=signal)
+    switch.step(reward=[1.0, 5.0])
+    for other in (copy.deepcopy(switch), copy.copy(switch)):
+        other.step(reward=0.0)
+        assert other.status().signal.tolist() == pytest.approx([0.09, 0.45])
+
+
 def test_the_rule_of_homeostasis_can_be_chosen():
     values = np.random.default_rng(0).normal(size=1_500)
     values[300] = 1_000.0
