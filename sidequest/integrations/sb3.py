@@ -90,6 +90,8 @@ def with_switch(algorithm: type[Any], variant: str | Variant, **options: Any) ->
             super()._store_transition(
                 replay_buffer, buffer_action, new_obs, reward, dones, infos
             )
+            if self.num_timesteps - self.n_envs < self.learning_starts:
+                return  # that action was uniform: the switch has not begun to play
             discount = self.gamma
             if any(dones):
                 truncated = [info.get("TimeLimit.truncated", False) for info in infos]

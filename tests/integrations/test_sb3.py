@@ -111,6 +111,17 @@ def test_a_second_call_of_learn_starts_new_episodes():
     assert first.tolist() == [True, False, False, False, True, False]
 
 
+def test_after_uniform_steps_the_switch_begins_new_episodes():
+    settings = SETTINGS | {"learning_starts": 4}
+    model = with_switch(DQN, VARIANT)("MlpPolicy", countdowns(), **settings)
+    model.switch = recorder = Recorder(np.zeros((300, 2), bool))
+    model.learn(12)  # 2 uniform steps, and 4 of the switch
+    model.learn(12)  # SB3 resets the environments, and begins with uniform steps again
+    first, reward = recorder.told("is_first")[:, 0], recorder.told("reward")[:, 0]
+    assert first.tolist() == [True, False, True, False] * 2
+    assert reward[[0, 4]].tolist() == [0, 0]  # what came before was not the switch's
+
+
 def test_normalised_rewards_are_those_that_the_network_learns():
     env = VecNormalize(countdowns(), norm_obs=False, clip_reward=0.5)
     model = with_switch(DQN, VARIANT)("MlpPolicy", env, **SETTINGS)
