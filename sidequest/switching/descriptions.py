@@ -127,7 +127,8 @@ def _exploit_sentence(variant: Variant) -> str:
 
 def _explore_sentence(variant: Variant) -> str:
     if _symmetric(variant):
-        return "An explore period ends in the same way: switching is symmetric."
+        rate = ", and the rate is that of both modes together" if variant.informed else ""
+        return f"An explore period ends in the same way: switching is symmetric{rate}."
     return f"An explore period lasts {_size(variant, 'explore')}."
 
 

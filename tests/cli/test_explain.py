@@ -152,7 +152,9 @@ def test_prose_names_each_choice():
     both = " ".join(describe(sidequest.parse("XI-step-level-0.01")))
     assert "uniformly random" in both and "together" in both
     coin = " ".join(describe(sidequest.parse("XU-intra(=,blind,0.01,G)")))
-    assert "probability of 0.01" in coin and "symmetric" in coin
+    assert "probability of 0.01" in coin and coin.count("switching is symmetric.") == 1
+    informed = " ".join(describe(sidequest.parse("XU-intra(=,informed,p*,G)")))
+    assert "symmetric, and the rate is that of both modes together." in informed
 
 
 def test_the_text_says_what_the_variant_does_and_needs(capsys):
