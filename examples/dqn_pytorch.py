@@ -132,7 +132,8 @@ def main():
             optimizer.step()
         if step // args.target_interval != (step - args.num_envs) // args.target_interval:
             target_network.load_state_dict(q_network.state_dict())
-        if (step // args.num_envs + 1) % (args.total_timesteps // args.num_envs // 10) == 0:
+        tenth = max(1, args.total_timesteps // args.num_envs // 10)
+        if (step // args.num_envs + 1) % tenth == 0:
             speed = step / (time.time() - start)
             print(
                 f"{step + args.num_envs:8d} steps  return {np.mean(finished[-50:]):7.1f}  "
