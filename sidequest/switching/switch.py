@@ -118,7 +118,8 @@ def make_switch(
     adapted = [name for name in variant.bandits() if name not in fixed]
     meta = make_metacontroller(bandit, dimensions=adapted)
     adapts = bool(adapted) or bool(arrays.share.any())
-    return _join(_Parts(controller, meta, arrays, adapts))
+    needed = variant.signals if signal is None else ()
+    return _join(_Parts(controller, meta, arrays, adapts, needed))
 
 
 class _Parts(NamedTuple):
@@ -130,6 +131,8 @@ class _Parts(NamedTuple):
     """The variant; only `_init` reads it, so what the others compile serves all."""
     adapts: bool
     """Whether arms are drawn for each episode; otherwise all have the same one."""
+    needed: tuple[str, ...] = ()
+    """Fields of `Signals` that the trigger reads."""
 
 
 def _join(parts: _Parts) -> SwitchFunctions:
@@ -166,6 +169,9 @@ def _step(
     signals: Signals,
     is_last: Bool[AnyArray, "B"] | None = None,
 ) -> tuple[Mode, SwitchState]:
+    for name in parts.needed:
+        if getattr(signals, name) is Signals._field_defaults[name]:
+            raise ValueError(f"the trigger needs {name}: pass Signals({name}=...)")
     xp = namespace(state.begins, uniforms, *signals)
     if xp is not np:
         uniforms = xp.asarray(uniforms, np.float32)
@@ -173,9 +179,9 @@ def _step(
     first, begins = signals.is_first, state.begins
     if may_hold(begins):  # also where the caller does not mark it
         first = first | begins
-    if is_last is not None:
-        is_last = xp.asarray(is_last, bool)
-        first = first & ~is_last
+    last = None if is_last is None else xp.asarray(is_last, bool)
+    if last is not None:
+        first = first & ~last
     if first is not signals.is_first:
         signals = signals._replace(is_first=first)
     # The reward that arrives with a first observation belongs to the episode before.
@@ -187,11 +193,11 @@ def _step(
         begins = begins & ~first
     before = state.controllers
     modes, controllers = parts.controller.step(uniforms[0], signals, before)
-    if is_last is None:
+    if last is None:
         counted = periods.step(modes, first, state.periods)
     else:  # what waits keeps its mode, and nothing of it changes
-        begins, plays = is_last, ~is_last
-        modes = xp.where(is_last, before.mode, modes)
+        begins, plays = last, ~last
+        modes = xp.where(last, before.mode, modes)
         controllers = choose(plays, controllers, before)
         counted = periods.step(modes, first, state.periods)
         counted = choose(plays, counted, state.periods)
