@@ -701,6 +701,19 @@ def test_a_memory_that_starts_as_a_whole_number_can_be_saved():
         assert other.status().signal.tolist() == pytest.approx([0.09, 0.45])
 
 
+def test_symmetric_informed_holds_its_rate_over_both_modes_together():
+    switch = Switch("XU-intra(=,informed,0.05,G)", streams=16, signal=novelty)
+    noise = np.abs(np.random.default_rng(0).normal(size=(6_000, 16)))
+    rows = [np.zeros(16, bool)]
+    for row in noise:  # higher while it explores
+        rows.append(switch.step(novelty=np.where(rows[-1], 3, 1) * row))
+    modes = np.array(rows[1_000:])
+    before, ended = modes[:-1], modes[1:] != modes[:-1]
+    assert ended.mean() == pytest.approx(0.05, rel=0.1)
+    assert ended[before].mean() > 5 * ended[~before].mean()
+    assert before.mean() < 0.15
+
+
 def test_the_rule_of_homeostasis_can_be_chosen():
     values = np.random.default_rng(0).normal(size=1_500)
     values[300] = 1_000.0
