@@ -110,6 +110,8 @@ def plot(path: Path, picture: Path) -> None:
 
     runs = read(path)
     seeds = [seed for seed in SEEDS if all((name, seed) in runs for name in VARIANTS)]
+    if not seeds:
+        raise SystemExit(f"{path} has no seed of all {len(VARIANTS)} variants yet")
     curves = {name: np.array([runs[name, seed] for seed in seeds]) for name in VARIANTS}
     frames = np.arange(1, FRAMES // INTERVAL + 1) * INTERVAL
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), width_ratios=(3, 2))
