@@ -96,7 +96,8 @@ class Records(NamedTuple):
     """`run`, `frames`, `p_X`, `rmed_X` of each training episode."""
     switches: pl.DataFrame
     """Switches to explore, one row per `run`, `target_rate` and `second_half` of training:
-    `made`, and `asked` for, which is the target rate times the exploit steps."""
+    `made`, and `asked` for, which is the target rate times the exploit steps. Without
+    symmetric informed variants: their rate is that of both modes together."""
     bandits: pl.DataFrame
     """`run`, `frames`, `bandit`, `arm`, `probability`."""
     traces: pl.DataFrame
@@ -210,6 +211,7 @@ def make_records(
         for name in tuple(none.tables)
     }
     runs = _describe_runs(list(furthest.values()), planned)
+    of_both_modes = pl.col("setting").str.starts_with("intra(=,informed")
     there = {run.folder for run in (*found, *left_out)}
     return Records(
         name=plan.get("name", folder.resolve().name),
@@ -222,7 +224,7 @@ def make_records(
         runs=_mark_usual(_measure(runs, tables)),
         evaluations=tables["evaluations"].select("run", "frames", "return"),
         episodes=tables["episodes"].select("run", "frames", "p_X", "rmed_X"),
-        switches=_count_switches(tables["episodes"]),
+        switches=_count_switches(of_runs(tables["episodes"], runs.filter(~of_both_modes))),
         bandits=tables["bandits"].drop(_PARTS),
         traces=tables["traces"].drop(_PARTS),
     )

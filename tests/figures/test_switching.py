@@ -294,3 +294,10 @@ def test_marks_lie_at_realised_over_target(plots):
 def test_variants_that_count_steps_have_no_rate(study_of):
     records = study_of(Cell("XU-intra(10,blind,100,G)", GAMES[0], 0, 1.0))
     assert switching_rates(records) is None
+
+
+def test_symmetric_informed_variants_have_no_rate_of_one_mode(study_of):
+    records = study_of(Cell("XU-intra(=,informed,0.01,G)", GAMES[0], 0, 1.0))
+    assert switching_rates(records) is None
+    coin = study_of(Cell("XU-intra(=,blind,0.01,G)", GAMES[0], 0, 1.0))
+    assert switching_rates(coin) is not None
