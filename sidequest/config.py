@@ -138,6 +138,9 @@ class LearningConfig:
     watkins: bool | None = None
     """Watkins' Q(λ) trace cutting; None: as in the paper, only with XI. It helps on
     MinAtar, and can lose a far goal (docs/results/gpu_study, small_games)."""
+    optimistic_traces: bool = False
+    """Whether trace cutting spares returns that are worth more than the value which they
+    would end with: an explorer's find passes back n steps at a time. Ours."""
     timeout_is_terminal: bool = True
     """Whether a time limit ends the return, as in DQN and its successors. Ours."""
     priority_mix: _Share = 0.9

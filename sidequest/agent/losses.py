@@ -82,6 +82,8 @@ class Rules(NamedTuple):
     not in those that it shares with the extrinsic head."""
     centre_novelty: bool = False
     """Whether intrinsic rewards are centred; see `scaling.scale_novelty`."""
+    optimistic_traces: bool = False
+    """Whether a trace is cut only where that does not lower the return."""
     normalise_inputs: bool = False
     """Whether the network's input is (observation - mean) / unit. Otherwise most of a frame
     is what all frames share, such as the maze of Ms. Pac-Man. A step of Adam has the same
@@ -205,7 +207,12 @@ def sequence_errors(
         for h, head in enumerate(rules.heads):
             ends = episode_ends(steps, head, rules)
             target = n_step_targets(
-                rewards[:, h], ends, values[:, h], traces[:, h], rules.n_step
+                rewards[:, h],
+                ends,
+                values[:, h],
+                traces[:, h],
+                rules.n_step,
+                rules.optimistic_traces,
             )
             columns.append((td_errors(taken[:, h], target, ends), target))
         td, targets = (jnp.stack(column, axis=-1) for column in zip(*columns, strict=True))
@@ -282,6 +289,7 @@ def n_step_targets(
     v_t: Float[Array, "T"],
     trace_t: Bool[Array, "T"],
     n: int,
+    optimistic: bool = False,
 ) -> Float[Array, "T"]:
     """Returns the targets of Q(s_t, a_t) for all T transitions, without gradient.
 
@@ -290,7 +298,10 @@ def n_step_targets(
         target  = G^(min(n, T - t))_t
 
     so that a return bootstraps after n steps, at the end of the sequence, or at the first
-    later state whose action was not greedy. Where `ends.unknown_t` is set the entry has no
+    later state whose action was not greedy. If `optimistic`, it continues there if
+    G^(m-1)_{t+1} > v_{t+1}: what was done was better than what the network knows, so that
+    rewards found by exploring are passed back n steps at a time. Where rewards or
+    transitions are random that is biased upwards. Where `ends.unknown_t` is set the entry has no
     meaning; `td_errors` sets its error to 0.
 
     Args:
@@ -299,12 +310,15 @@ def n_step_targets(
         v_t: Bootstrap values of s_1 .. s_T.
         trace_t: Whether a return may continue through s_1 .. s_T.
         n: 5 in the paper.
+        optimistic: Whether a trace is cut only where that does not lower the return.
     """
     # A return must not continue through a state whose own transition has no target.
-    trace_t = trace_t & ~jnp.append(ends.unknown_t[1:], True)
+    known_t = ~jnp.append(ends.unknown_t[1:], True)
     target_t = beyond_t = v_t
     for _ in range(n):
-        target_t = r_t + ends.discount_t * jnp.where(trace_t, beyond_t, v_t)
+        continues_t = trace_t | (beyond_t > v_t) if optimistic else trace_t
+        bootstrap_t = jnp.where(continues_t & known_t, beyond_t, v_t)
+        target_t = r_t + ends.discount_t * bootstrap_t
         beyond_t = jnp.append(target_t[1:], v_t[-1])
     return jax.lax.stop_gradient(target_t)
 

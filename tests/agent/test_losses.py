@@ -24,7 +24,7 @@ from sidequest.agent.modes import make_heads
 from tests import OPTIMISED
 from tests.agent.batches import make_network, random_core, random_steps
 
-n_step_targets = jax.jit(n_step_targets, static_argnames="n")
+n_step_targets = jax.jit(n_step_targets, static_argnames=("n", "optimistic"))
 td_errors = jax.jit(td_errors)
 
 GAMMA = 0.9
@@ -80,10 +80,11 @@ def random_stream(seed, steps=23):
     )
 
 
-def targets(stream, n, timeout_is_terminal=False):
+def targets(stream, n, timeout_is_terminal=False, **options):
     terminated, truncated = stream["terminated"], stream["truncated"]
     ends = ends_by(terminated, truncated, terminated | truncated, timeout_is_terminal)
-    return n_step_targets(stream["r"], ends, stream["v"], stream["trace"], n), ends
+    r, v, trace = (stream[name] for name in ("r", "v", "trace"))
+    return n_step_targets(r, ends, v, trace, n, **options), ends
 
 
 def walk(stream, n, timeout_is_terminal):
@@ -172,6 +173,36 @@ def test_by_hand():
     trace = jnp.array([False, True, True, True])
     target = n_step_targets(r, ends_of(4, terminated=(2,)), v, trace, 2)
     np.testing.assert_allclose(target, [10.0, 5.6, 4, 44], rtol=1e-6)
+
+
+def test_optimistic_traces_by_hand():
+    """No action is greedy. From s1 the rewards pay 0.9 * (0.9 * 10) = 8.1 and more, the
+    value says 2: the return continues. From s2 the value says 20, and it is cut."""
+    r, v = jnp.array([1.0, 0.0, 0.0, 10.0]), jnp.array([2.0, 3.0, 4.0, 0.0])
+    ends, cut = ends_of(4, terminated=(3,)), jnp.zeros(4, bool)
+    found = n_step_targets(r, ends, v, cut, 4, optimistic=True)
+    np.testing.assert_allclose(found, [1 + 0.9 * 8.1, 8.1, 9.0, 10.0], rtol=1e-6)
+    np.testing.assert_allclose(
+        n_step_targets(r, ends, v, cut, 4), [1 + 0.9 * 2, 2.7, 3.6, 10.0], rtol=1e-6
+    )
+    found = n_step_targets(r, ends, v.at[1].set(20.0), cut, 4, optimistic=True)
+    np.testing.assert_allclose(found, [1 + 0.9 * 18, 18.0, 9.0, 10.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 3, 5])
+def test_optimistic_traces_are_never_below_cut_or_uncut_ones(n):
+    for seed in SEEDS:
+        stream = random_stream(seed)
+        uncut = stream | {"trace": np.ones(23, bool)}
+        (optimistic, ends), (cut, _) = (
+            targets(stream, n, optimistic=True),
+            targets(stream, n),
+        )
+        known = ~np.asarray(ends.unknown_t)
+        assert (optimistic >= jnp.maximum(cut, targets(uncut, n)[0]) - 1e-5)[known].all()
+        # Where every action was greedy there is nothing to spare.
+        everywhere = targets(uncut, n, optimistic=True)[0]
+        np.testing.assert_array_equal(everywhere, targets(uncut, n)[0])
 
 
 def test_a_truncation_by_hand():
