@@ -301,8 +301,9 @@ def n_step_targets(
     later state whose action was not greedy. If `optimistic`, it continues there if
     G^(m-1)_{t+1} > v_{t+1}: what was done was better than what the network knows, so that
     rewards found by exploring are passed back n steps at a time. Where rewards or
-    transitions are random that is biased upwards. Where `ends.unknown_t` is set the entry has no
-    meaning; `td_errors` sets its error to 0.
+    transitions are random that is biased upwards.
+
+    Where `ends.unknown_t` is set the entry has no meaning; `td_errors` sets its error to 0.
 
     Args:
         r_t: Rewards r_1 .. r_T.
