@@ -147,6 +147,8 @@ def name_arms(variant: Variant, arms: Arms | None) -> dict[str, float]:
             low, high = 0, 1
         if not low <= number <= high:
             raise VariantError(f"arms: {name} is {value}; allowed is {low:g} to {high:g}")
+        if amount.unit != "rate" and number != int(number):
+            raise VariantError(f"arms: {name} is {value}; it is a whole number")
         fixed[name] = number
     return fixed
 

@@ -500,6 +500,7 @@ def test_a_fixed_bandit_reports_nothing():
             r"no bandit 'exploit'; it has \['explore'\]",
         ),
         ("XU-intra(*,blind,9,G)", {"explore": 0}, "explore is 0; allowed is 1 to 1e"),
+        ("XU-intra(*,blind,9,G)", 2.5, "explore is 2.5; it is a whole number"),
         (
             "XU-intra(1,informed,p*,G)",
             {"exploit": 1.5},
