@@ -73,7 +73,8 @@ TABLE = {
 # What the paper gives no number for, or what is of no consequence to results.
 OURS = """network.recurrent network.dtype network.scan_unroll replay.warm_up
 learning.timeout_is_terminal learning.normalise_inputs learning.normalise_values
-learning.priorities novelty.episodic novelty.centred novelty.weight novelty.epsilon
+learning.priorities learning.optimistic_traces novelty.episodic novelty.centred
+novelty.weight novelty.epsilon
 switching.rule switching.promise_horizon switching.promise_order
 switching.bandit switching.window evaluation.interval evaluation.episodes
 evaluation.traces""".split()
