@@ -379,6 +379,7 @@ def recorded(settings: Mapping[str, Mapping[str, Any]], game: str) -> dict[str, 
         # Only Atari, whose names have no colon, had sticky actions.
         flat.setdefault("environment.sticky_actions", 0.0 if ":" in game else None)
         flat.setdefault("learning.priorities", "all")
+        flat.setdefault("learning.optimistic_traces", False)
         flat.setdefault("novelty.episodic", True)
         flat.setdefault("novelty.centred", False)
         flat.setdefault("novelty.weight", 1.0)
@@ -420,6 +421,11 @@ def _faults_between_settings(config: Config) -> list[str]:
     steps, n_step = 2 * config.replay.block_length, config.learning.n_step
     if n_step > steps:
         faults.append(f"learning.n_step is {n_step}; a sequence trains on {steps} steps")
+    if config.learning.optimistic_traces and config.learning.watkins is False:
+        faults.append(
+            "learning.optimistic_traces is True; it spares traces that would be cut, and "
+            "learning.watkins is False"
+        )
     for name in ("network", "novelty"):
         torso = getattr(config, name)
         layers = torso.channels, torso.kernels, torso.strides

@@ -307,12 +307,14 @@ def _describe_runs(
                 "frames_done": run.frames_done,
                 "finished": finished,
                 "settings": _as_json(settings),
+                "probed": len(planned.get(run.folder, {}).get("settings", {})),
                 "budget": f"{budget:.1e}",
                 "label": f"{name} [{text}]" if text else name,
                 "watkins": _uses_watkins(info, variant),
             }
         )
-    numbers, flags = ("run", "seed", "frames", "frames_done"), ("finished", "watkins")
+    numbers = ("run", "seed", "frames", "frames_done", "probed")
+    flags = ("finished", "watkins")
     texts = ("folder", "variant", "game", "mode", "setting", "settings", "budget", "label")
     types = dict.fromkeys(texts, pl.String()) | dict.fromkeys(flags, pl.Boolean())
     return pl.DataFrame(rows, schema=types | dict.fromkeys(numbers, pl.Int64()))
@@ -323,15 +325,15 @@ def _mark_usual(runs: pl.DataFrame) -> pl.DataFrame:
 
     A probe, such as trace cutting on and off, runs a variant with other settings beside
     the usual ones. The usual settings are the most frequent; of equally frequent ones
-    the shortest: those of most runs of the game.
+    those to which the plan adds fewest, then the shortest: those of most runs of the game.
     """
     settings, length = pl.col("settings"), pl.col("settings").str.len_chars()
     runs = runs.with_columns(equal=pl.len().over("variant", "game", "settings"))
     ranked = settings.sort_by(
-        "equal", length, descending=[True, False], maintain_order=True
+        "equal", "probed", length, descending=[True, False, False], maintain_order=True
     )
     usual = ranked.first().over("variant", "game")
-    return runs.with_columns(usual=usual == settings).drop("equal")
+    return runs.with_columns(usual=usual == settings).drop("equal", "probed")
 
 
 def _uses_watkins(info: Mapping[str, Any], variant: Variant | None) -> bool:

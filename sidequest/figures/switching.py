@@ -178,7 +178,10 @@ def _plot_clouds(name: str, records: Records, parts: list[pl.DataFrame]) -> Plot
         never = f"; {said['never explored']:,} of {said['episodes']:,} never explored"
         title = f"spread of $p_X$ {said['spread of p_X']:.2f}"
         title += never if said["never explored"] else ""
-        title = style.fit(f"{game}  {variant}", 60) + "\n" + title
+        subject = f"{game}  {variant}"
+        if len(subject) > 60:
+            subject = f"{game}\n{variant}"
+        title = style.fit(subject, 60) + "\n" + title
         axes.set_title(title, fontsize=style.SMALL - 0.5)
 
     figure = style.draw_panels(

@@ -1,5 +1,6 @@
 """Finding runs, reading their tables into frames, and measuring them."""
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import polars as pl
 import pytest
 
 from sidequest.cli import main
+from sidequest.config import SMALL
 from sidequest.errors import CorruptFile
 from sidequest.figures.data import (
     distinct,
@@ -117,6 +119,32 @@ def test_a_probe_with_settings_of_its_own_is_not_pooled(study_of):
     )
     assert records.runs["usual"].to_list() == [True, False, False]
     assert records.runs["watkins"].to_list() == [True, False, True]
+
+
+def test_of_a_probe_with_as_many_runs_as_the_default_the_plan_knows_which_is_which(tmp_path):
+    cut, uncut = {"learning.watkins": True}, {"learning.watkins": False}
+    cells = [Cell(INTRA, "game:a", n % 2, 1.0, cut if n < 2 else uncut) for n in range(4)]
+    plan = read_study(make_study(tmp_path, cells))
+    for planned in plan["runs"][2:]:  # the preset's default, whose text is longer
+        planned["settings"] = {}
+    write_json(tmp_path / "study.json", plan)
+    assert read_records(tmp_path).runs.select("watkins", "usual").rows() == [
+        (True, False),
+        (True, False),
+        (False, True),
+        (False, True),
+    ]
+
+
+def test_runs_of_before_and_after_a_new_setting_are_pooled(tmp_path):
+    today = dataclasses.asdict(SMALL)
+    newest = {key: today["learning"].pop(key) for key in ("optimistic_traces",)}
+    for seed in range(3):
+        folder = tmp_path / f"{seed}"
+        learning = today["learning"] | (newest if seed == 2 else {})
+        write_config(folder, today | {"learning": learning})
+        write_json(folder / RUN_FILE, read_run(folder) | {"seed": seed})
+    assert read_records(tmp_path).runs["settings"].to_list() == ["{}"] * 3
 
 
 def test_pieces_of_a_study_pool_whichever_plan_is_left_of_them(tmp_path):
