@@ -316,8 +316,9 @@ def _describe_runs(
     numbers = ("run", "seed", "frames", "frames_done", "probed")
     flags = ("finished", "watkins")
     texts = ("folder", "variant", "game", "mode", "setting", "settings", "budget", "label")
-    types = dict.fromkeys(texts, pl.String()) | dict.fromkeys(flags, pl.Boolean())
-    return pl.DataFrame(rows, schema=types | dict.fromkeys(numbers, pl.Int64()))
+    types: dict[str, Any] = dict.fromkeys(texts, pl.String())
+    types |= dict.fromkeys(flags, pl.Boolean()) | dict.fromkeys(numbers, pl.Int64())
+    return pl.DataFrame(rows, schema=types)
 
 
 def _mark_usual(runs: pl.DataFrame) -> pl.DataFrame:

@@ -188,7 +188,9 @@ def fit(text: str, letters: float) -> str:
     for line in text.splitlines():
         suite, colon, rest = line.partition(":")
         parts = (line,) if len(line) <= letters else (suite + colon, rest)
-        lines += [own for part in parts for own in textwrap.wrap(part, max(1, int(letters)))]
+        lines += [
+            own for part in parts for own in textwrap.wrap(part, max(1, int(letters)))
+        ]
     return plain("\n".join(lines))
 
 

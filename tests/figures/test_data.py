@@ -121,7 +121,9 @@ def test_a_probe_with_settings_of_its_own_is_not_pooled(study_of):
     assert records.runs["watkins"].to_list() == [True, False, True]
 
 
-def test_of_a_probe_with_as_many_runs_as_the_default_the_plan_knows_which_is_which(tmp_path):
+def test_of_a_probe_with_as_many_runs_as_the_default_the_plan_knows_which_is_which(
+    tmp_path,
+):
     cut, uncut = {"learning.watkins": True}, {"learning.watkins": False}
     cells = [Cell(INTRA, "game:a", n % 2, 1.0, cut if n < 2 else uncut) for n in range(4)]
     plan = read_study(make_study(tmp_path, cells))
