@@ -38,20 +38,21 @@ else:
 
 
 class Signals(NamedTuple):
-    """The inputs of a controller at one step; unused ones are 0."""
+    """The inputs of a controller at one step. None is not given: `make_switch` takes it as
+    0, and refuses it where the trigger reads it."""
 
     is_first: Bool[AnyArray, "*B"]
-    reward: Float[AnyArray, "*B"] = 0.0
+    reward: Float[AnyArray, "*B"] = None
     """Reward that arrived with this observation; see the top of this file."""
-    discount: Float[AnyArray, "*B"] = 0.0
+    discount: Float[AnyArray, "*B"] = None
     """The agent's discount on arrival: gamma, or 0 if the episode terminated."""
-    value: Float[AnyArray, "*B"] = 0.0
+    value: Float[AnyArray, "*B"] = None
     """V(s_t): the maximum Q-value of the exploit mode."""
-    action_mismatch: Float[AnyArray, "*B"] = 0.0
+    action_mismatch: Float[AnyArray, "*B"] = None
     """How much two heads disagree about the best actions, in [0, 1]."""
-    value_variance: Float[AnyArray, "*B"] = 0.0
+    value_variance: Float[AnyArray, "*B"] = None
     """How much two heads disagree about the values."""
-    novelty: Float[AnyArray, "*B"] = 0.0
+    novelty: Float[AnyArray, "*B"] = None
     """Intrinsic reward of this observation, for callers of `Switch`; the agent gives 0."""
 
 

@@ -170,8 +170,9 @@ def _step(
     is_last: Bool[AnyArray, "B"] | None = None,
 ) -> tuple[Mode, SwitchState]:
     for name in parts.needed:
-        if getattr(signals, name) is Signals._field_defaults[name]:
+        if getattr(signals, name) is None:
             raise ValueError(f"the trigger needs {name}: pass Signals({name}=...)")
+    signals = Signals(*[ZERO if row is None else row for row in signals])
     xp = namespace(state.begins, uniforms, *signals)
     if xp is not np:
         uniforms = xp.asarray(uniforms, np.float32)

@@ -135,16 +135,17 @@ def test_a_scan_takes_signals_of_any_type(variant, doubles):
     assert 0 < expected.mean() < 1
 
 
-@pytest.mark.parametrize("xp", [np, jnp])
-def test_a_signal_that_the_trigger_needs_and_does_not_get_is_named(xp):
+@pytest.mark.parametrize(("xp", "compiled"), [(np, False), (jnp, False), (jnp, True)])
+def test_a_signal_that_the_trigger_needs_and_does_not_get_is_named(xp, compiled):
     first, zeros, uniforms = xp.ones(2, bool), xp.zeros(2), xp.zeros((UNIFORMS, 2))
     for variant, some, missing in [
         ("XU-intra(9,informed,0.1,G)", {"reward": zeros, "value": zeros}, "discount"),
         ("XU-intra(9,informed:variance,0.1,G)", {"value": zeros}, "value_variance"),
     ]:
         switch = make_switch(variant)
+        step = jax.jit(switch.step) if compiled else switch.step
         with pytest.raises(ValueError, match=f"needs {missing}: pass Signals"):
-            switch.step(switch.init(2), uniforms, Signals(first, **some))
+            step(switch.init(2), uniforms, Signals(first, **some))
 
 
 def test_numpy_stays_numpy_and_jax_stays_jax():
