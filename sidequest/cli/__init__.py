@@ -108,6 +108,8 @@ def _dispatch(name: str, options: Sequence[str]) -> int | None:
 
         from sidequest.cli.options import MARKERS
 
+        if "" in options:
+            _fail("a word is empty, as of a shell variable that is not set")
         prog = f"sidequest {name}"
         return tyro.cli(command_named(name), args=options, prog=prog, config=MARKERS)
     else:

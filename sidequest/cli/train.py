@@ -303,7 +303,7 @@ def _train_all(runs: list[RunSpec], quiet: bool, tensorboard: bool) -> None:
                 release_frames(failure)
                 failures.append(failure)
                 finished = [run for run in group if is_finished(run)]
-                if len(groups) > 1:
+                if len(groups) > 1 and len(group) == 1:  # of several, `run` has said it
                     display.say(str(failure))
         if display.rows and finished:
             display.say("\n".join(["", *display.table(), ""]))

@@ -23,6 +23,7 @@ from sidequest.environments import registry
 from sidequest.environments.base import CompiledEnvironment, HostedGame
 from sidequest.errors import (
     ConfigError,
+    CorruptFile,
     Diverged,
     Interrupted,
     MachineError,
@@ -103,7 +104,7 @@ def run(runs: Sequence[RunSpec], display: Display) -> None:
 
     Raises:
         SidequestError: If a run ended before its time; those that do not train beside it
-            were trained nevertheless.
+            were trained nevertheless, unless memory or the disk ran out.
         Interrupted: After a signal, even if all runs could finish.
     """
     check(runs[0].config)
@@ -113,6 +114,7 @@ def run(runs: Sequence[RunSpec], display: Display) -> None:
     programs = _make_programs(runs, display)
     folders = [spec.folder for spec in runs]
     failures: list[SidequestError] = []
+    keep = partial(_keep_failure, display if len(runs) > 1 else None)
     with lock_folders(folders), StopSignal(display.say) as stop, _explain_failures(runs):
         for program, group in programs:
             # Another process may have finished some before they were locked.
@@ -121,14 +123,13 @@ def run(runs: Sequence[RunSpec], display: Display) -> None:
                 _create_folder(spec, program, sharded=len(group) > 1)
         for program, group in programs:
             for batch in [group] if program.compiled else [[spec] for spec in group]:
-                for points in _resume_points(program, batch, display):
-                    try:
-                        _train(program, points, display, stop)
-                    except (Diverged, MachineError) as failure:
-                        release_frames(failure)
-                        failures.append(failure)
-                        if len(runs) > 1:
-                            display.say(str(failure))
+                points = []
+                for spec in batch:
+                    with keep(failures):
+                        points.append(_resume_point(program, spec, display))
+                for equal in _group_by_progress(points):
+                    with keep(failures):
+                        _train(program, equal, display, stop)
         if stop.requested:  # too late for these runs, but others may be to follow
             said = [*map(str, failures), "stopped after all of these runs had ended"]
             raise Interrupted("\n".join(said))
@@ -260,20 +261,36 @@ def _create_folder(spec: RunSpec, program: _Program, sharded: bool) -> None:
         Recorder(spec.folder, run).close()
 
 
-def _resume_points(
-    program: _Program, runs: Sequence[RunSpec], display: Display
-) -> list[list[ResumePoint]]:
+@contextlib.contextmanager
+def _keep_failure(
+    display: Display | None, failures: list[SidequestError]
+) -> Iterator[None]:
+    """Keeps what ended some runs for later, since others do not need them; says it at once
+    if there is a display."""
+    try:
+        yield
+    except (CorruptFile, Diverged, MachineError) as failure:
+        release_frames(failure)
+        failures.append(failure)
+        if display:
+            display.say(str(failure))
+
+
+def _resume_point(program: _Program, spec: RunSpec, display: Display) -> ResumePoint:
+    return find_resume_point(
+        spec,
+        program.state_spec,
+        display.say,
+        on_device=not program.compiled,
+        sharded=bool(read_run(spec.folder).get("sharded")),
+    )
+
+
+def _group_by_progress(points: Sequence[ResumePoint]) -> list[list[ResumePoint]]:
     """Returns groups of runs that are equally far and have one program; the most advanced
     first."""
     groups: dict[tuple[int, bool], list[ResumePoint]] = {}
-    for spec in runs:
-        point = find_resume_point(
-            spec,
-            program.state_spec,
-            display.say,
-            on_device=not program.compiled,
-            sharded=bool(read_run(spec.folder).get("sharded")),
-        )
+    for point in points:
         groups.setdefault((point.frames, point.sharded), []).append(point)
     return [groups[key] for key in sorted(groups, reverse=True)]
 

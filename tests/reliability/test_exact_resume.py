@@ -7,7 +7,7 @@ import weakref
 import pytest
 
 from sidequest import records
-from sidequest.errors import Interrupted
+from sidequest.errors import CorruptFile, Interrupted
 from sidequest.records import read_run
 from sidequest.runs import checkpoint, trainer
 from sidequest.runs.ondevice import Population
@@ -85,6 +85,21 @@ def test_case_02_runs_that_are_not_equally_far(uninterrupted, tmp_path):
     ]
     assert results(first.folder) == uninterrupted[0]
     assert results(second.folder) == uninterrupted[1]
+
+
+def test_a_run_without_a_good_checkpoint_does_not_keep_others_from_training(
+    uninterrupted, tmp_path
+):
+    runs, watcher = specs(tmp_path, 0, 1), Watcher()
+    with pytest.raises(Interrupted):
+        run(runs, Watcher(stop_after=2))
+    for arrays in (runs[0].folder / checkpoint.FOLDER).rglob(checkpoint.ARRAYS):
+        arrays.write_bytes(b"")
+    with pytest.raises(CorruptFile, match="seed-0") as fault:
+        run(runs, watcher)
+    assert str(fault.value) in watcher.said
+    assert results(runs[1].folder) == uninterrupted[1]
+    assert not read_run(runs[0].folder)["finished"]
 
 
 @pytest.mark.slow
