@@ -108,8 +108,10 @@ def _dispatch(name: str, options: Sequence[str]) -> int | None:
 
         from sidequest.cli.options import MARKERS
 
-        if "" in options:
-            _fail("a word is empty, as of a shell variable that is not set")
+        if "" in options:  # tyro would take `--out ''` for the current folder
+            before = options[options.index("") - 1] if options[0] else ""
+            named = before if before.startswith("--") else "a word"
+            _fail(f"{named} is empty; is a shell variable not set?")
         prog = f"sidequest {name}"
         return tyro.cli(command_named(name), args=options, prog=prog, config=MARKERS)
     else:

@@ -356,13 +356,24 @@ def test_row_14_what_is_refused_leaves_no_folder(tmp_path, call, monkeypatch, wh
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize(
-    "frames", ["1kk", "1mb", "", "k", "1e", "1.5", "0x10", "1e999", "٣"]
-)
+@pytest.mark.parametrize("frames", ["1kk", "1mb", "k", "1e", "1.5", "0x10", "1e999", "٣"])
 def test_row_15_counts_that_are_none(tmp_path, call, frames):
     options = ["XU-step-level-0.1", "--game", "probe:constant", "--out", tmp_path]
     code, said, _ = call("train", *options, "--frames", frames)
     assert code == 2 and said.startswith(f"--frames is {frames!r}; write a number such as")
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["XU-step-level-0.1", "--frames", ""], "--frames is empty"),
+        (["", "--frames", "1k"], "a word is empty"),
+        (["XU-step-level-0.1", "", "--out", ""], "a word is empty"),
+    ],
+)
+def test_row_15_empty_words_are_refused(call, words, said):
+    code, message, _ = call("train", *words)
+    assert code == 2 and message == f"{said}; is a shell variable not set?\n"
 
 
 # Row 16, files from a node that lead elsewhere, is in tests/study/test_transfer.py, and
