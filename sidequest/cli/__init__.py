@@ -20,14 +20,14 @@ from sidequest.errors import Exit, SidequestError, missing_extra, unknown
 from sidequest.runs.process import write_stderr
 
 COMMANDS = {
-    "study": "runs a whole study of the paper's variants, and writes its report",
-    "train": "trains agents on a game and leaves records",
+    "study": "runs a whole study of the paper's variants and writes its report",
+    "train": "trains agents on a game and records how they explore",
     "evaluate": "plays greedy episodes with a run's parameters",
     "watch": "films one episode of a run's agent",
     "games": "lists the games",
-    "explain": "says in plain English what variants do, and compares them",
+    "explain": "explains variants in plain English and compares them",
     "settings": "lists the agent's settings: default, range, meaning",
-    "figures": "draws figures",
+    "figures": "draws the figures of runs and writes a report",
     "bench": "measures speed",
 }
 _MODULES = {"games": "play", "evaluate": "play", "watch": "play", "settings": "explain"}
@@ -38,11 +38,11 @@ When should an agent explore? Mode-switching exploration, in JAX.
 
 {commands}
 
-sidequest COMMAND --help says more about each, with examples. A first minute:
+`sidequest COMMAND --help` explains a command, with examples. To begin:
   sidequest explain "XU-intra(10,informed,0.01,G)"
   sidequest train "XU-intra(10,informed,0.01,G)" --game classic:cartpole --frames 50k
 
-Completion of commands and options, for bash (or zsh, tcsh):
+To complete commands and options in bash (or zsh, tcsh):
   source <(sidequest --completion bash)"""
 _SHELLS = ("bash", "zsh", "tcsh")
 _OUTPUT = "standard output"

@@ -37,12 +37,13 @@ def bench(
 
     Args:
         what: switching: a controller's cost beside plain epsilon-greedy. agent: the whole
-            compiled loop on a JAX-native game. atari: emulators alone, then the agent on
-            them, part by part.
-        game: By default minatar:breakout for agent and frostbite for atari.
+            compiled loop on a JAX-native game. atari: emulators alone, then with the agent,
+            part by part.
+        game: Name of a game. By default minatar:breakout for agent, frostbite for atari.
         shape: agent: the preset small, or the shape of the nearest public JAX R2D2.
-        population: agent: runs that train together; by default 1, 4 and 16, or 1 for rival.
-        emulators: atari: how many side by side; by default 96 a core, at most 1,536.
+        population: agent: how many runs train together. By default it measures 1, 4 and 16,
+            or 1 for rival.
+        emulators: atari: how many run side by side. By default 96 per core, at most 1,536.
         json: Print one JSON object and nothing else.
     """
     if what not in _BENCHMARKS:

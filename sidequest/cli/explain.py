@@ -54,25 +54,25 @@ def explain(
     episode: Annotated[int, option("NUMBER")] = 200,
     seed: Annotated[int, option("NUMBER")] = 0,
 ) -> None:
-    """Says in plain English what a variant does, what it needs, and shows an example.
+    """Explains in plain English what a variant does and needs, and shows an example.
 
-    The example is played by the real controllers in a made-up game.
+    The real controllers play the example in a made-up game.
 
-    Several variants are compared: what differs, and how each plays the example.
+    With several variants it says what differs, and how each plays the example.
 
     For example:
       sidequest explain "XU-intra(10,informed,p*,X)"
       sidequest explain "XU-intra(10,blind,100,G)" "XU-intra(10,informed,0.01,G)"
 
     Args:
-        variant: Names of the paper's grammar in quotes, such as
+        variant: One or more names of variants in quotes, such as
             "XU-intra(10,informed,p*,X)".
         all: List the variants of the paper instead, one line each.
-        json: Print the structure for programs, and nothing else.
+        json: Print JSON for programs, and nothing else.
         plot: Draw the example of one variant in detail to this file, .png or .svg.
-        no_strip: Leave out the example in the terminal, which has one letter a step.
-        steps: Steps of the example, 1 to 100000.
-        episode: Steps of each of its episodes, 1 to 10000.
+        no_strip: Leave out the example in the terminal, which has one letter per step.
+        steps: Length of the example in steps, 1 to 100000.
+        episode: Length of each of its episodes in steps, 1 to 10000.
         seed: The random seed of the example, 0 or more.
     """
     if all == bool(variant):
@@ -279,7 +279,7 @@ def settings(
       sidequest settings replay
 
     Args:
-        name: Only this setting, such as replay.ratio, or component, such as replay.
+        name: Only this setting, such as replay.ratio, or this component, such as replay.
         markdown: Print Markdown tables.
     """
     described = describe_settings()

@@ -25,20 +25,20 @@ def figures(
 ) -> None:
     """Draws figures as PNG and SVG, and prints the path of each file.
 
-    All figures of a study come with its report; its path is then the last line.
+    Without --only it also writes the report, and prints the report's path last.
 
     For example:
       sidequest figures studies/quick
       sidequest figures runs --only learning-curves --out pictures
 
     Args:
-        what: A study's folder, or any folder with runs below it, finished or not: all
-            figures of the paper that the runs allow, and more. Or `illustrations`: the
-            paper's figures 1 and 2, with 2's appendix version, and a picture in brief, all
-            drawn by running the real controllers in a made-up game.
-        out: The folder to write figures and report to; made if it is not there. By default
-            figures go to WHAT/figures and the report to WHAT; illustrations to figures.
-        only: Names of figures to draw, such as aggregate or explore-space; by default all.
+        what: Folder of a study, or any folder with runs below it, finished or not. Draws
+            all figures of the paper that the runs allow, and more. Or `illustrations`, for
+            the paper's figures 1 and 2, the appendix version of 2, and a summary picture.
+            These show the real controllers in a made-up game.
+        out: Folder for figures and report, created if missing. By default figures go to
+            WHAT/figures and the report to WHAT; illustrations go to figures.
+        only: Names of figures to draw, such as aggregate or explore-space. By default all.
     """
     refuse_empty(only=only)
     try:

@@ -48,9 +48,9 @@ def games(
 
     sticky: probability that an action is repeated.
 
-    Commands also take gymnasium:ID, such as gymnasium:CartPole-v1,
+    gymnasium:ID names any Gymnasium environment, as in gymnasium:CartPole-v1.
 
-    and module:function, a function that returns an environment of your own.
+    module:function names a function that returns an environment of your own.
 
     For example:
       sidequest games minatar
@@ -106,7 +106,7 @@ def evaluate(
 
     Args:
         run: Folder of a run, as `sidequest train` prints it.
-        episodes: How many to play, 1 to 100000.
+        episodes: How many episodes to play, 1 to 100000.
         seed: The random seed of the episodes, 0 or more.
         json: Print one JSON object and nothing else.
     """
@@ -166,10 +166,10 @@ def watch(
         run: Folder of a run, as `sidequest train` prints it.
         out: The file to write, .mp4 or .gif.
         seed: The random seed of the episode, 0 or more.
-        greedy: Exploit only, as the evaluator does; else modes switch as in training.
-        max_steps: Where a longer episode is cut, 1 or more; Atari takes 0.1 MB of memory a
+        greedy: Exploit only, as the evaluator does. Otherwise modes switch as in training.
+        max_steps: Film at most this many steps, 1 or more. Atari takes 0.1 MB of memory a
             step.
-        fps: Steps shown in a second, 1 to 100, or to 50 for .gif; at 15, Atari runs at its
+        fps: Steps shown per second, 1 to 100 (1 to 50 for .gif). At 15, Atari runs at its
             own speed.
     """
     check_range("seed", seed, 0)

@@ -38,31 +38,31 @@ def study(
     list: Flag = False,
     quiet: Flag = False,
 ) -> int | None:
-    """Runs what is missing of a study, then draws its figures and writes its report.
+    """Trains the missing runs of a study, draws its figures and writes its report.
 
-    Started again, it resumes the study. The last line is the report's path.
+    The same command resumes the study. The last line is the report's path.
 
-    A run that fails does not stop the others; the exit code is then 1.
+    A failed run does not stop the others; the exit code is then 1.
 
     For example:
       sidequest study small --dry-run
       sidequest study atari --games ms_pacman --seeds 1 --seed 2
 
     Args:
-        name: A study by name; --list shows them all.
+        name: Name of a study; --list shows all names.
         out: The study's folder.
-        games: Only these games; one that the study does not have gets all its variants.
-        variants: Only these variants; one that the study does not have runs on all games.
+        games: Only these games. A game that the study lacks gets all variants.
+        variants: Only these variants. A variant that the study lacks runs on all games.
         seeds: How many seeds of each variant, instead of the study's number.
-        seed: The first of these seeds: a study can be made in pieces, on several machines.
-            Copied into one folder, the pieces are one study.
+        seed: The first of these seeds. With it you can run a study in pieces, on several
+            machines. Copied into one folder, the pieces are one study.
         frames: Environment frames of each run, such as 500k, instead of the study's.
         workers: Number of processes on this machine, each with its share of the cores and
-            a GPU; those on the same GPU split its memory. By default this process does all
-            the work, but the studies atari and gpu have several.
+            a GPU. Processes on one GPU split its memory. By default this process does all
+            the work, but the studies atari and gpu start several.
         cluster: Address of a Ray cluster that does the work, such as auto or HOST:6379.
-        dry_run: Only say what would be run, and estimate from a short measurement how long
-            it takes.
+        dry_run: Only list what would be run, and estimate time and memory from a short
+            measurement.
         list: Only list the studies.
         quiet: Print lines instead of a moving bar.
     """

@@ -66,38 +66,38 @@ def train(
 ) -> None:
     """Trains one agent for each variant and seed.
 
-    On JAX-native games they train side by side, on others one after the other.
+    They train side by side on JAX-native games, one after the other on others.
 
     For example:
       sidequest train "XU-intra(10,informed,p*,X)" --game minatar:breakout --seeds 3
       sidequest train --resume runs/XU-step-level-0_01/minatar-breakout/seed-0
 
     Args:
-        variant: One variant or more, such as "XU-intra(10,informed,p*,X)".
-        game: A game by name, such as minatar:breakout; `sidequest games` lists them. Or an
-            environment of your own: gymnasium:ID, or module:function for a function that
+        variant: One or more variants, such as "XU-intra(10,informed,p*,X)".
+        game: Name of a game, such as minatar:breakout; `sidequest games` lists them. For
+            other environments: gymnasium:ID, or module:function for a function that
             returns a Gymnasium environment or one written in JAX.
         seeds: How many seeds of each variant.
         seed: The first of these seeds.
         frames: Environment frames of each run, such as 500k or 2M, rounded up to a whole
             chunk of training: up to 256 steps of each environment. By default 1M with the
             preset small, and 2B with paper.
-        preset: Settings: small, the default except on Atari, or paper, the default there.
-        set: Changes one setting, as in --set replay.ratio=1.0; may be given again.
-        emulators: Atari and Gymnasium: how many side by side; the paper has 120.
-        replay_memory: Atari: memory for the frames in replay, such as 40GB; by default what
-            the device has left beside the agent, at most what --set replay.capacity needs.
-        resume: Folders of interrupted runs, or folders above them; each run that has not
-            finished resumes from its newest good checkpoint, with its own options.
-        from_: Folder of a run to repeat from its beginning, in --out.
-        fresh: Renames folders that hold a run, and starts from the beginning.
-        checkpoint_every: Frames between two checkpoints, such as 2M; by default a tenth of
-            the run, and 100M at most.
-        checkpoint_replay: Atari and Gymnasium: whether checkpoints hold replay; without it,
-            a resumed run fills replay again before it learns.
-        out: Folder that gets a folder for each run.
+        preset: Settings to start from. By default paper on Atari, and small elsewhere.
+        set: Change one setting, as in --set replay.ratio=1.0. You can repeat this option.
+        emulators: Atari and Gymnasium: how many run side by side; the paper has 120.
+        replay_memory: Atari: memory for the frames in replay, such as 40GB. By default what
+            the agent leaves free on the device, at most what --set replay.capacity needs.
+        resume: Folders of interrupted runs, or folders above them. Each unfinished run
+            resumes from its newest good checkpoint, with its own options.
+        from_: Folder of a run to repeat from the beginning; the new run goes to --out.
+        fresh: Rename folders that already have a run, and start from the beginning.
+        checkpoint_every: Frames between two checkpoints, such as 2M. By default a tenth of
+            the run, at most 100M.
+        checkpoint_replay: Atari and Gymnasium: whether checkpoints include replay. Without
+            it, a resumed run fills replay again before it learns.
+        out: Folder in which each run gets its own folder.
         quiet: Print lines instead of a moving panel.
-        tensorboard: Write TensorBoard files too, from the same records.
+        tensorboard: Also write TensorBoard files, from the same records.
     """
     refuse_empty(resume=resume)
     use_all_cores()  # before a game of the user's starts JAX
