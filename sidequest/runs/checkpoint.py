@@ -29,7 +29,7 @@ import jax
 import numpy as np
 from numpy.lib import format as npy
 
-from sidequest.config import rename
+from sidequest.config import modernise
 from sidequest.errors import CorruptFile, InvalidRequest, cannot_write, resume_command
 from sidequest.records import Digest, seal, sync_folder, take_digest, unseal, write_synced
 from sidequest.runs.arrays import Damaged, Piece, read_arrays, verify, write_arrays
@@ -139,7 +139,7 @@ def newest(
         try:
             manifest = read_manifest(path)
             if run is not None:
-                refuse_other(path, rename(manifest.snapshot.run), run)
+                refuse_other(path, modernise(manifest.snapshot.run, run["game"]), run)
                 _compare_records(folder, manifest.snapshot.records)
             return manifest.snapshot._replace(state=restore(manifest, state_spec, **how))
         except Damaged as damage:
