@@ -3,11 +3,12 @@
 Nothing that was recorded before an error is lost. Nothing here needs JAX.
 """
 
+import contextlib
 import difflib
 import os
 import shlex
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from pathlib import Path
 
@@ -144,6 +145,16 @@ def cannot_write(path: Path, error: Exception) -> CannotWrite:
         )
     reason = getattr(error, "strerror", None) or str(error) or repr(error)
     return CannotWrite(f"cannot write {path}: {reason}. {advice}")
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns errors of the file system into `cannot_write`: one of a full disk names no
+    file."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def unknown(kind: str, name: str, choices: Iterable[str], lists: str = "") -> str:

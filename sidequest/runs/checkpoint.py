@@ -30,7 +30,13 @@ import numpy as np
 from numpy.lib import format as npy
 
 from sidequest.config import modernise
-from sidequest.errors import CorruptFile, InvalidRequest, cannot_write, resume_command
+from sidequest.errors import (
+    CorruptFile,
+    InvalidRequest,
+    cannot_write,
+    resume_command,
+    writing,
+)
 from sidequest.records import Digest, seal, sync_folder, take_digest, unseal, write_synced
 from sidequest.runs.arrays import Damaged, Piece, read_arrays, verify, write_arrays
 from sidequest.runs.display import Display
@@ -396,7 +402,8 @@ def save(path: Path, tree) -> None:
     """Writes the arrays of a tree, each under its path in the tree."""
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **by_path(tree))
-    write_synced(path, content.getvalue())
+    with writing(path):
+        write_synced(path, content.getvalue())
 
 
 def load(path: Path, data: bytes, spec: _Tree) -> _Tree:

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from sidequest.errors import RunBusy, cannot_write
+from sidequest.errors import RunBusy, writing
 
 SAVING = "saving after this block; a second signal exits at once"
 LOCK = ".lock"
@@ -111,11 +111,9 @@ def lock_folders(folders: Iterable[Path]) -> Iterator[None]:
     _allow_open_files(_FILES_OF_A_RUN * len(folders) + _OTHER_FILES)
     with contextlib.ExitStack() as locks:
         for folder in folders:
-            try:
+            with writing(folder / LOCK):
                 folder.mkdir(parents=True, exist_ok=True)
                 descriptor = _acquire(folder)
-            except OSError as error:
-                raise cannot_write(folder / LOCK, error) from error
             locks.callback(_release, folder, descriptor)
         yield
 

@@ -31,6 +31,7 @@ from sidequest.errors import (
     raise_together,
     release_frames,
     resume_command,
+    writing,
 )
 from sidequest.records import RUN_FILE, Recorder, read_run, write_json
 from sidequest.runs import checkpoint, hosted, ondevice
@@ -314,7 +315,8 @@ def _stop_if_diverged(log: GroupLog, runtime: Runtime, writer: CheckpointWriter)
             "newest_update": log.newest_updates[run],
             "not_finite": not_finite(snapshots.pop(folder).state),
         }
-        write_json(folder / DIVERGED_FILE, report)
+        with writing(folder / DIVERGED_FILE):
+            write_json(folder / DIVERGED_FILE, report)
     if snapshots:
         writer.save_now(lambda: snapshots)
     folders = " and ".join(str(log.specs[run].folder) for run in diverged)
