@@ -321,8 +321,8 @@ class CheckpointWriter:
 
     def save(self, take: _TakeSnapshots) -> None:
         """Copies the state of the runs, and writes it while they train on."""
-        self.wait()
         begin = time.perf_counter()
+        self.wait()
         try:
             snapshots = take()
         except OSError as error:

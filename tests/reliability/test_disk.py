@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import resource
+import time
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,21 @@ def test_case_21_disk_full_at_a_checkpoint(tmp_path):
         ]
         saver.save_now(taken(tmp_path, 30))  # there is room again
     assert [int(path.name) for path in listed(tmp_path)] == [30, 10]
+
+
+def test_a_wait_for_the_checkpoint_before_is_a_pause(tmp_path, monkeypatch):
+    write, display = checkpoint.write, Watcher()
+
+    def write_slowly(folder, snapshot):
+        time.sleep(0.5)
+        return write(folder, snapshot)
+
+    monkeypatch.setattr(checkpoint, "write", write_slowly)
+    with CheckpointWriter([tmp_path], 10, display) as saver:
+        saver.save(taken(tmp_path, 10))
+        saver.save(taken(tmp_path, 20))
+    paused = [float(said.split("paused for ")[1].split()[0]) for said in display.said]
+    assert paused[0] < 0.4 < paused[1]
 
 
 def test_no_memory_to_write_a_checkpoint(tmp_path, monkeypatch):
