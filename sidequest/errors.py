@@ -34,6 +34,8 @@ class SidequestError(Exception):
     """An error whose message is shown to the user as one line."""
 
     exit_code = Exit.INVALID
+    said = False
+    """Whether it was shown already when it happened, since other runs were to follow."""
 
 
 class InvalidRequest(SidequestError, ValueError):
@@ -124,7 +126,9 @@ def release_frames(error: BaseException) -> None:
 def raise_together(failures: Sequence[SidequestError]) -> None:
     """Raises what ended some of several runs as one error, of the first one's kind."""
     if failures:
-        raise type(failures[0])("\n".join(map(str, failures))) from failures[0]
+        together = type(failures[0])("\n".join(map(str, failures)))
+        together.said = all(one.said for one in failures)
+        raise together from failures[0]
 
 
 def cannot_write(path: Path, error: Exception) -> CannotWrite:

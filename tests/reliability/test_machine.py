@@ -1,5 +1,6 @@
 """What the machine may do to a run: its clock, its cores, its memory, who listens to it."""
 
+import dataclasses
 import itertools
 import signal
 import subprocess
@@ -70,6 +71,18 @@ def test_out_of_memory_is_told_in_one_line(tmp_path, error):
         with trainer._explain_failures(specs(tmp_path, 0, 1)):
             raise error
     assert fault.value.exit_code == 71 and "\n" not in str(fault.value)
+
+
+def test_an_interruption_tells_how_to_resume_whatever_run_json_lacks(tmp_path):
+    """`finished` may be missing in it; that was a KeyError."""
+    (one,) = specs(tmp_path, 0)
+    recorded = {"variant": str(one.variant), "game": one.game, "seed": 0}
+    recorded |= {"frames": one.frames, "config": dataclasses.asdict(one.config)}
+    one.folder.mkdir()
+    write_json(one.folder / RUN_FILE, recorded)
+    with pytest.raises(Interrupted, match="^saved; resume with: .*seed-0$"):
+        with trainer._explain_failures([one]):
+            raise Interrupted("saved")
 
 
 def test_other_errors_are_not_taken_for_it(tmp_path):
