@@ -49,11 +49,19 @@ def test_case_40_other_cores_are_told_and_noted(tmp_path):
         run([one], Watcher(stop_after=1), chunks=2)
     here = read_run(one.folder)
     cores = here["cores"]
-    write_json(one.folder / RUN_FILE, here | {"cores": cores + 7})
-    differing = f"{one.folder} began with cores {cores + 7}, now {cores}: the last bits"
+    versions = here["versions"] | {"jax": "0.1"}
+    elsewhere = here | {"cores": cores + 7, "versions": versions}
+    write_json(one.folder / RUN_FILE, elsewhere)
     watcher = run([one], chunks=2)
-    assert any(text.startswith(differing) for text in watcher.said)
-    assert read_run(one.folder)["resumed"][0]["changed"] == {"cores": [cores + 7, cores]}
+    told = [text for text in watcher.said if "began with" in text]
+    parts = f"jax 0.1, now {jax.__version__}", f"cores {cores + 7}, now {cores}"
+    assert told == [
+        f"{one.folder} began with {part}: the last bits may differ" for part in parts
+    ]
+    assert read_run(one.folder)["resumed"][0]["changed"] == {
+        "cores": [cores + 7, cores],
+        "versions": [versions, here["versions"]],
+    }
 
 
 @pytest.mark.parametrize(
