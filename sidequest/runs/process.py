@@ -20,7 +20,7 @@ import platform
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from sidequest.errors import RunBusy, writing
@@ -105,9 +105,8 @@ def write_stderr(text: str) -> None:
 
 
 @contextlib.contextmanager
-def lock_folders(folders: Iterable[Path]) -> Iterator[None]:
+def lock_folders(folders: Sequence[Path]) -> Iterator[None]:
     """Creates the folders if need be and locks all of them, or raises `RunBusy`."""
-    folders = list(folders)
     _allow_open_files(_FILES_OF_A_RUN * len(folders) + _OTHER_FILES)
     with contextlib.ExitStack() as locks:
         for folder in folders:
