@@ -360,30 +360,30 @@ def unknown_setting(name: str, components: Iterable[str] = ()) -> str:
     return unknown("setting", name, [*components, *names], "sidequest settings")
 
 
-def rename(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns recorded settings by today's names, whichever version wrote them."""
-    return {_RENAMED.get(name, name): value for name, value in flat.items()}
-
-
 def recorded(settings: Mapping[str, Mapping[str, Any]], game: str) -> dict[str, Any]:
     """Returns `flatten` of the config in a run's `run.json`, whichever version wrote it."""
-    flat = rename(_flatten(settings))
-    if flat:
-        # Earlier versions had one setting for both, and before that none.
-        for former in ("network.standardised", "learning.centred"):
-            flat.pop(former, None)
-        both = flat.pop("learning.standardised", False)
-        flat.setdefault("learning.normalise_inputs", both)
-        flat.setdefault("learning.normalise_values", both)
-        flat.setdefault("switching.promise_order", "standard")
-        # Only Atari, whose names have no colon, had sticky actions.
-        flat.setdefault("environment.sticky_actions", 0.0 if ":" in game else None)
-        flat.setdefault("learning.priorities", "all")
-        flat.setdefault("learning.optimistic_traces", False)
-        flat.setdefault("novelty.episodic", True)
-        flat.setdefault("novelty.centred", False)
-        flat.setdefault("novelty.weight", 1.0)
-        flat.setdefault("novelty.epsilon", 0.0)
+    return modernise(_flatten(settings), game) if settings else {}
+
+
+def modernise(flat: Mapping[str, Any], game: str) -> dict[str, Any]:
+    """Returns recorded settings, by dotted names, as today's version would have recorded
+    them: by today's names, and with those that their version did not have."""
+    flat = {_RENAMED.get(name, name): value for name, value in flat.items()}
+    # Earlier versions had one setting for both, and before that none.
+    for former in ("network.standardised", "learning.centred"):
+        flat.pop(former, None)
+    both = flat.pop("learning.standardised", False)
+    flat.setdefault("learning.normalise_inputs", both)
+    flat.setdefault("learning.normalise_values", both)
+    flat.setdefault("switching.promise_order", "standard")
+    # Only Atari, whose names have no colon, had sticky actions.
+    flat.setdefault("environment.sticky_actions", 0.0 if ":" in game else None)
+    flat.setdefault("learning.priorities", "all")
+    flat.setdefault("learning.optimistic_traces", False)
+    flat.setdefault("novelty.episodic", True)
+    flat.setdefault("novelty.centred", False)
+    flat.setdefault("novelty.weight", 1.0)
+    flat.setdefault("novelty.epsilon", 0.0)
     return flat
 
 

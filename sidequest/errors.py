@@ -3,11 +3,12 @@
 Nothing that was recorded before an error is lost. Nothing here needs JAX.
 """
 
+import contextlib
 import difflib
 import os
 import shlex
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from pathlib import Path
 
@@ -33,6 +34,8 @@ class SidequestError(Exception):
     """An error whose message is shown to the user as one line."""
 
     exit_code = Exit.INVALID
+    said = False
+    """Whether it was shown already when it happened, since other runs were to follow."""
 
 
 class InvalidRequest(SidequestError, ValueError):
@@ -123,7 +126,9 @@ def release_frames(error: BaseException) -> None:
 def raise_together(failures: Sequence[SidequestError]) -> None:
     """Raises what ended some of several runs as one error, of the first one's kind."""
     if failures:
-        raise type(failures[0])("\n".join(map(str, failures))) from failures[0]
+        together = type(failures[0])("\n".join(map(str, failures)))
+        together.said = all(one.said for one in failures)
+        raise together from failures[0]
 
 
 def cannot_write(path: Path, error: Exception) -> CannotWrite:
@@ -144,6 +149,16 @@ def cannot_write(path: Path, error: Exception) -> CannotWrite:
         )
     reason = getattr(error, "strerror", None) or str(error) or repr(error)
     return CannotWrite(f"cannot write {path}: {reason}. {advice}")
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns errors of the file system into `cannot_write`: one of a full disk names no
+    file."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def unknown(kind: str, name: str, choices: Iterable[str], lists: str = "") -> str:

@@ -37,8 +37,8 @@ from sidequest.errors import (
     CannotWrite,
     CorruptFile,
     InvalidRequest,
-    cannot_write,
     resume_command,
+    writing,
 )
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Recorder:
         self.run = {"finished": None, **run, "digests": {}}
         self._identity = {name: run[name] for name in IDENTITY}
         self._tables: dict[str, _Lines] = {}
-        with _writing(folder / RUN_FILE):
+        with writing(folder / RUN_FILE):
             folder.mkdir(parents=True, exist_ok=True)
             for table in TABLES:
                 path = folder / f"{table}.jsonl"
@@ -133,7 +133,7 @@ class Recorder:
         # Left by a run that was killed while finishing, or while writing a file.
         tables = (folder / f"{table}.parquet" for table in TABLES)
         for left in [*tables, *folder.glob(".[0-9]*-*")]:
-            with _writing(left):
+            with writing(left):
                 left.unlink(missing_ok=True)
         return cls(folder, run, digests)
 
@@ -146,7 +146,7 @@ class Recorder:
             for row in rows
         )
         path = self.folder / f"{table}.jsonl"
-        with _writing(path):
+        with writing(path):
             if lines and table not in self._tables:
                 self._tables[table] = _Lines(path)
             if lines:
@@ -155,7 +155,7 @@ class Recorder:
     def flush(self) -> None:
         """Notes the digest of each table so far."""
         digests = {name: lines.digest._asdict() for name, lines in self._tables.items()}
-        with _writing(self.folder / DIGESTS_FILE):
+        with writing(self.folder / DIGESTS_FILE):
             write_json(self.folder / DIGESTS_FILE, digests, sync=False)
 
     def sync(self) -> dict[str, Digest]:
@@ -178,7 +178,7 @@ class Recorder:
             for path in lines:
                 read_file(self.folder, path.name, self.run)
             files, lines = (*files, *(path.name for path in lines)), []
-        with _writing(self.folder / RUN_FILE):
+        with writing(self.folder / RUN_FILE):
             for path in lines:
                 table = read_table(self.folder, path.stem, run=self.run)
                 if len(table):
@@ -205,15 +205,6 @@ class Recorder:
                 with contextlib.suppress(OSError):
                     lines.file.close()
             self._tables.clear()
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Turns errors of the file system into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise cannot_write(path, error) from error
 
 
 def find_runs(folder: Path) -> list[Path]:
@@ -333,12 +324,13 @@ def read_failures(folder: Path) -> dict[str, str]:
 
 def write_failures(folder: Path, reasons: Mapping[str, str], traces: Iterable[str]) -> None:
     """Replaces what the last start of a study noted about runs that failed."""
-    write_json(folder / FAILURES_FILE, reasons)
     traces = list(traces)
-    if traces:
-        write_synced(folder / TRACEBACKS_FILE, "\n".join(traces).encode())
-    else:
-        (folder / TRACEBACKS_FILE).unlink(missing_ok=True)
+    with writing(folder / FAILURES_FILE):
+        write_json(folder / FAILURES_FILE, reasons)
+        if traces:
+            write_synced(folder / TRACEBACKS_FILE, "\n".join(traces).encode())
+        else:
+            (folder / TRACEBACKS_FILE).unlink(missing_ok=True)
 
 
 _MOVED = "move the folder of this run away, and run it again"

@@ -9,7 +9,9 @@ import contextlib
 import errno
 import inspect
 import io
+import itertools
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -108,14 +110,20 @@ def _dispatch(name: str, options: Sequence[str]) -> int | None:
 
         from sidequest.cli.options import MARKERS
 
-        if "" in options:  # tyro would take `--out ''` for the current folder
-            before = options[options.index("") - 1] if options[0] else ""
-            named = before if before.startswith("--") else "a word"
-            _fail(f"{named} is empty; is a shell variable not set?")
+        _refuse_empty_words(options)
         prog = f"sidequest {name}"
         return tyro.cli(command_named(name), args=options, prog=prog, config=MARKERS)
     else:
         _fail(unknown("command", name, COMMANDS))
+
+
+def _refuse_empty_words(options: Sequence[str]) -> None:
+    """Refuses `--out ''` and `--out=`, which tyro would take for the current folder."""
+    for before, word in itertools.pairwise(("", *options)):
+        if not word or re.fullmatch("--[a-z-]+=", word):
+            given = word[:-1] or before
+            named = given if given.startswith("--") else "a word"
+            _fail(f"{named} is empty; is a shell variable not set?")
 
 
 def _print_completion(shell: str) -> None:

@@ -114,9 +114,8 @@ def train(
     )
     known = "knows the run from its folder"
     if resume:
-        refuse(f"--resume {known}", *variant, **new_runs, from_=from_)
+        refuse(f"--resume {known}", *variant, **new_runs, from_=from_, out=out)
         runs = runs_to_resume(resume)
-        refuse(f"--resume {known}", out=out)
     elif from_:
         refuse(f"--from {known}", *variant, **new_runs)
         runs = [run_to_repeat(from_, out or _RUNS)]
@@ -303,7 +302,7 @@ def _train_all(runs: list[RunSpec], quiet: bool, tensorboard: bool) -> None:
                 release_frames(failure)
                 failures.append(failure)
                 finished = [run for run in group if is_finished(run)]
-                if len(groups) > 1 and len(group) == 1:  # of several, `run` has said it
+                if len(groups) > 1 and not failure.said:
                     display.say(str(failure))
         if display.rows and finished:
             display.say("\n".join(["", *display.table(), ""]))

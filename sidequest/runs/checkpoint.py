@@ -29,8 +29,14 @@ import jax
 import numpy as np
 from numpy.lib import format as npy
 
-from sidequest.config import rename
-from sidequest.errors import CorruptFile, InvalidRequest, cannot_write, resume_command
+from sidequest.config import modernise
+from sidequest.errors import (
+    CorruptFile,
+    InvalidRequest,
+    cannot_write,
+    resume_command,
+    writing,
+)
 from sidequest.records import Digest, seal, sync_folder, take_digest, unseal, write_synced
 from sidequest.runs.arrays import Damaged, Piece, read_arrays, verify, write_arrays
 from sidequest.runs.display import Display
@@ -139,7 +145,7 @@ def newest(
         try:
             manifest = read_manifest(path)
             if run is not None:
-                refuse_other(path, rename(manifest.snapshot.run), run)
+                refuse_other(path, modernise(manifest.snapshot.run, run["game"]), run)
                 _compare_records(folder, manifest.snapshot.records)
             return manifest.snapshot._replace(state=restore(manifest, state_spec, **how))
         except Damaged as damage:
@@ -315,8 +321,8 @@ class CheckpointWriter:
 
     def save(self, take: _TakeSnapshots) -> None:
         """Copies the state of the runs, and writes it while they train on."""
-        self.wait()
         begin = time.perf_counter()
+        self.wait()
         try:
             snapshots = take()
         except OSError as error:
@@ -396,7 +402,8 @@ def save(path: Path, tree) -> None:
     """Writes the arrays of a tree, each under its path in the tree."""
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **by_path(tree))
-    write_synced(path, content.getvalue())
+    with writing(path):
+        write_synced(path, content.getvalue())
 
 
 def load(path: Path, data: bytes, spec: _Tree) -> _Tree:

@@ -147,7 +147,7 @@ def _evaluate_hosted(
     q_function: QFunction,
     episodes: int,
     seed: int,
-    report: _Report = lambda ended, steps: None,
+    report: _Report,
 ) -> Scores:
     """Plays greedy episodes on a few emulators, each a share that is fixed beforehand.
 

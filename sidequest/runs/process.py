@@ -20,10 +20,10 @@ import platform
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from sidequest.errors import RunBusy, cannot_write
+from sidequest.errors import RunBusy, writing
 
 SAVING = "saving after this block; a second signal exits at once"
 LOCK = ".lock"
@@ -105,17 +105,14 @@ def write_stderr(text: str) -> None:
 
 
 @contextlib.contextmanager
-def lock_folders(folders: Iterable[Path]) -> Iterator[None]:
+def lock_folders(folders: Sequence[Path]) -> Iterator[None]:
     """Creates the folders if need be and locks all of them, or raises `RunBusy`."""
-    folders = list(folders)
     _allow_open_files(_FILES_OF_A_RUN * len(folders) + _OTHER_FILES)
     with contextlib.ExitStack() as locks:
         for folder in folders:
-            try:
+            with writing(folder / LOCK):
                 folder.mkdir(parents=True, exist_ok=True)
                 descriptor = _acquire(folder)
-            except OSError as error:
-                raise cannot_write(folder / LOCK, error) from error
             locks.callback(_release, folder, descriptor)
         yield
 

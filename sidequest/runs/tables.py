@@ -204,8 +204,12 @@ def _open_recorder(point: ResumePoint, say: Callable[[str], None]) -> Recorder:
         for name, before in read_run(folder).items()
         if name in _MACHINE and before != machine[name]
     }
-    for name, (before, here) in changed.items():
-        say(f"{folder} began with {name} {before}, now {here}: the last bits may differ")
+    for name, sides in changed.items():
+        before, here = (side if name == "versions" else {name: side} for side in sides)
+        for one in {**before, **here}:
+            if before.get(one) != here.get(one):
+                said = f"{folder} began with {one} {before.get(one)}, now {here.get(one)}"
+                say(f"{said}: the last bits may differ")
     played = point.snapshot is not None or any(folder.glob("*.jsonl"))
     if played and point.snapshot is None:
         say(f"{folder} has no checkpoint yet: it starts from the beginning")

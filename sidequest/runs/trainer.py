@@ -31,6 +31,7 @@ from sidequest.errors import (
     raise_together,
     release_frames,
     resume_command,
+    writing,
 )
 from sidequest.records import RUN_FILE, Recorder, read_run, write_json
 from sidequest.runs import checkpoint, hosted, ondevice
@@ -114,7 +115,7 @@ def run(runs: Sequence[RunSpec], display: Display) -> None:
     programs = _make_programs(runs, display)
     folders = [spec.folder for spec in runs]
     failures: list[SidequestError] = []
-    keep = partial(_keep_failure, display if len(runs) > 1 else None)
+    keep = partial(_keep_failure, failures, display if len(runs) > 1 else None)
     with lock_folders(folders), StopSignal(display.say) as stop, _explain_failures(runs):
         for program, group in programs:
             # Another process may have finished some before they were locked.
@@ -125,10 +126,10 @@ def run(runs: Sequence[RunSpec], display: Display) -> None:
             for batch in [group] if program.compiled else [[spec] for spec in group]:
                 points = []
                 for spec in batch:
-                    with keep(failures):
+                    with keep():
                         points.append(_resume_point(program, spec, display))
                 for equal in _group_by_progress(points):
-                    with keep(failures):
+                    with keep():
                         _train(program, equal, display, stop)
         if stop.requested:  # too late for these runs, but others may be to follow
             said = [*map(str, failures), "stopped after all of these runs had ended"]
@@ -144,13 +145,10 @@ def _train(
     folders = [point.spec.folder for point in points]
     every, resumed_at = checkpoints.interval(total), points[0].frames
     with (
-        closing(program.start(points, display)) as runtime,
+        closing(_start(program, points, display)) as runtime,
         closing(GroupLog(program.agent, points, display, program.compiled)) as log,
         CheckpointWriter(folders, every, display, resumed_at) as writer,
     ):
-        for point in points:
-            if point.snapshot:  # the runtime has it: nobody keeps a second copy
-                point.snapshot.state.clear()
 
         def take_snapshots() -> dict[Path, Snapshot]:
             return log.snapshots(runtime.snapshot(checkpoints.replay), runtime.frames)
@@ -177,6 +175,17 @@ def _train(
                 f"replay.warm_up), and {runtime.frames:,} were played"
             )
         _finish(log, runtime)
+
+
+def _start(program: _Program, points: Sequence[ResumePoint], display: Display) -> Runtime:
+    """Starts runs. From then on nobody else keeps what their checkpoints held, not even if
+    that fails: the next run may need the memory."""
+    try:
+        return program.start(points, display)
+    finally:
+        for point in points:
+            if point.snapshot:
+                point.snapshot.state.clear()
 
 
 def _finish(log: GroupLog, runtime: Runtime) -> None:
@@ -263,7 +272,7 @@ def _create_folder(spec: RunSpec, program: _Program, sharded: bool) -> None:
 
 @contextlib.contextmanager
 def _keep_failure(
-    display: Display | None, failures: list[SidequestError]
+    failures: list[SidequestError], display: Display | None
 ) -> Iterator[None]:
     """Keeps what ended some runs for later, since others do not need them; says it at once
     if there is a display."""
@@ -274,6 +283,7 @@ def _keep_failure(
         failures.append(failure)
         if display:
             display.say(str(failure))
+            failure.said = True
 
 
 def _resume_point(program: _Program, spec: RunSpec, display: Display) -> ResumePoint:
@@ -314,7 +324,8 @@ def _stop_if_diverged(log: GroupLog, runtime: Runtime, writer: CheckpointWriter)
             "newest_update": log.newest_updates[run],
             "not_finite": not_finite(snapshots.pop(folder).state),
         }
-        write_json(folder / DIVERGED_FILE, report)
+        with writing(folder / DIVERGED_FILE):
+            write_json(folder / DIVERGED_FILE, report)
     if snapshots:
         writer.save_now(lambda: snapshots)
     folders = " and ".join(str(log.specs[run].folder) for run in diverged)
@@ -341,7 +352,7 @@ def _explain_failures(runs: Sequence[RunSpec]) -> Iterator[None]:
     try:
         yield
     except Interrupted as stop:
-        left = [spec.folder for spec in runs if not read_run(spec.folder)["finished"]]
+        left = [spec.folder for spec in runs if not is_finished(spec)]
         advice = f"; resume with: {resume_command(left)}" if left else ""
         raise Interrupted(f"{stop}{advice}") from None
     except (jax.errors.JaxRuntimeError, MemoryError) as error:

@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sidequest.errors import ConfigError, CorruptFile, Interrupted, RunBusy
+from sidequest.errors import ConfigError, CorruptFile, Interrupted, RunBusy, writing
 from sidequest.records import ARRIVING, DIGESTS_FILE, RUN_FILE, TABLES, read_run
 from sidequest.runs.checkpoint import FOLDER, KEPT, listed
 from sidequest.runs.display import GroupDisplay, Progress
@@ -86,14 +86,15 @@ class Receiver:
             raise tarfile.TarError(f"an archive of {chunk.run!r}, which nobody asked for")
         folder = self._study / chunk.run
         archive = folder / f"{ARRIVING}.tar"
-        folder.mkdir(parents=True, exist_ok=True)
-        # An archive that an earlier task did not complete is overwritten.
-        with archive.open("ab" if chunk.run in self._incomplete else "wb") as file:
-            file.write(chunk.data)
-        self._incomplete.add(chunk.run)
-        if not chunk.data:
-            self._incomplete.remove(chunk.run)
-            _install(archive, folder)
+        with writing(archive):
+            folder.mkdir(parents=True, exist_ok=True)
+            # An archive that an earlier task did not complete is overwritten.
+            with archive.open("ab" if chunk.run in self._incomplete else "wb") as file:
+                file.write(chunk.data)
+            self._incomplete.add(chunk.run)
+            if not chunk.data:
+                self._incomplete.remove(chunk.run)
+                _install(archive, folder)
 
 
 def _install(archive: Path, folder: Path) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from sidequest.environments import registry
-from sidequest.errors import Interrupted, RunBusy, SidequestError, cannot_write
+from sidequest.errors import Interrupted, RunBusy, SidequestError, writing
 from sidequest.records import STUDY_FILE, now, read_study, write_failures, write_json
 from sidequest.runs.display import Display, GroupDisplay, StudyDisplay, make_display
 from sidequest.runs.process import raise_on_signals
@@ -370,8 +370,6 @@ def write_plan(folder: Path, study: Study, jobs: Sequence[Job]) -> None:
         "settings": dict(study.settings),
         "runs": list(planned.values()),
     }
-    try:
+    with writing(folder / STUDY_FILE):
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / STUDY_FILE, plan)
-    except OSError as error:
-        raise cannot_write(folder / STUDY_FILE, error) from error

@@ -6,10 +6,11 @@ import pytest
 
 from sidequest.cli.train import _next_commands, _train_all, parse_request
 from sidequest.config import SMALL, change
-from sidequest.errors import MachineError
+from sidequest.errors import Interrupted, MachineError, SidequestError, raise_together
 from sidequest.records import IDENTITY, Recorder, read_run
 from sidequest.runs.display import Progress, RunProgress
 from sidequest.runs.spec import Checkpointing, RunSpec
+from sidequest.runs.trainer import _keep_failure
 from sidequest.switching.variants import parse
 from tests.cli import run
 
@@ -125,3 +126,28 @@ def test_a_group_that_fails_does_not_keep_others_from_training(
         _train_all(runs, quiet=True, tensorboard=False)
     said = capsys.readouterr()
     assert (said.out, said.err) == (f"{tmp_path / '4000'}\n", "the server is down\n")
+
+
+@pytest.mark.parametrize("by_run", [False, True])
+def test_what_ended_a_group_is_said_once_before_the_next_is_interrupted(
+    tmp_path, capsys, monkeypatch, by_run
+):
+    """What ended all of several runs was never said if a signal came later."""
+    runs = [
+        RunSpec(parse("XU-step-level-0.1"), "probe:constant", seed, tmp_path, SMALL, frames)
+        for frames in (2_000, 4_000)
+        for seed in (0, 1)
+    ]
+
+    def train(group, display):
+        if group[0].frames == 4_000:
+            raise Interrupted("saved")
+        failures: list[SidequestError] = []
+        with _keep_failure(failures, display if by_run else None):
+            raise MachineError("no memory")
+        raise_together(failures)
+
+    monkeypatch.setattr("sidequest.runs.trainer.run", train)
+    with pytest.raises(Interrupted, match="^saved"):
+        _train_all(runs, quiet=True, tensorboard=False)
+    assert capsys.readouterr().err == "no memory\n"

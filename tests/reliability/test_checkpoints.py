@@ -29,9 +29,10 @@ from sidequest.runs.checkpoint import (
     Snapshot,
     find_resume_point,
 )
+from sidequest.runs.spec import identity
 from tests.reliability.harness import specs
 
-RUN = {"variant": "XU-step-level-0.1", "game": "tests:bargains", "seed": 0, "frames": 9}
+RUN = identity(specs(Path(), 0)[0])
 TREE = {
     "key": jax.random.split(jax.random.key(3), 4),
     "ring": np.arange(60, dtype=np.int32).reshape(30, 2),
@@ -233,13 +234,23 @@ def test_case_27_links_are_not_followed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "key, value", [("seed", 1), ("game", "probe:constant"), ("learning.n_step", 3)]
+    "key, value", [("seed", 1), ("game", "probe:constant"), ("learning.n_step", 4)]
 )
 def test_case_28_a_checkpoint_of_another_run_is_refused(tmp_path, key, value):
     write(tmp_path, 1, run=RUN | {key: value})
     with pytest.raises(InvalidRequest, match=f"{key} is {value}, here") as fault:
         newest(tmp_path, run=RUN)
     assert fault.value.exit_code == 2
+
+
+def test_a_checkpoint_of_a_version_with_fewer_settings_is_found(tmp_path):
+    """Since a setting was added, no run that had begun before could resume."""
+    former = RUN | {"acting.streams": RUN["acting.environments"]}
+    for name in ("acting.environments", "learning.optimistic_traces"):
+        del former[name]
+    write(tmp_path, 1, run=former)
+    found, said = newest(tmp_path, run=RUN)
+    assert found.frames == 1 and not said
 
 
 def test_case_28_another_shape_is_refused(tmp_path):

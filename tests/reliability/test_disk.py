@@ -4,16 +4,19 @@ import contextlib
 import errno
 import os
 import resource
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sidequest import records
 from sidequest.errors import CannotWrite
-from sidequest.records import Recorder, read_table
+from sidequest.records import Recorder, read_table, write_failures
 from sidequest.runs import checkpoint
 from sidequest.runs.checkpoint import CheckpointWriter, Snapshot, listed
 from sidequest.runs.process import lock_folders
+from sidequest.study.cluster import Chunk, unpack
 from tests.reliability.harness import Watcher
 
 RUN = {"variant": "XU-step-level-0.1", "game": "tests:bargains", "seed": 0}
@@ -59,6 +62,21 @@ def test_case_21_disk_full_at_a_checkpoint(tmp_path):
         ]
         saver.save_now(taken(tmp_path, 30))  # there is room again
     assert [int(path.name) for path in listed(tmp_path)] == [30, 10]
+
+
+def test_a_wait_for_the_checkpoint_before_is_a_pause(tmp_path, monkeypatch):
+    write, display = checkpoint.write, Watcher()
+
+    def write_slowly(folder, snapshot):
+        time.sleep(0.5)
+        return write(folder, snapshot)
+
+    monkeypatch.setattr(checkpoint, "write", write_slowly)
+    with CheckpointWriter([tmp_path], 10, display) as saver:
+        saver.save(taken(tmp_path, 10))
+        saver.save(taken(tmp_path, 20))
+    paused = [float(said.split("paused for ")[1].split()[0]) for said in display.said]
+    assert paused[0] < 0.4 < paused[1]
 
 
 def test_no_memory_to_write_a_checkpoint(tmp_path, monkeypatch):
@@ -123,6 +141,20 @@ def test_case_22_disk_full_when_the_last_rows_are_noted(tmp_path, monkeypatch):
         recorder.finish()
     recorder.finish()
     assert read_table(tmp_path, "episodes").height == 1
+
+
+@pytest.mark.parametrize(
+    "write, name",
+    [
+        (lambda path: checkpoint.save(path / "a.npz", np.zeros(5_000)), "a.npz"),
+        (lambda path: write_failures(path, {"a run": "x" * 5_000}, []), "failures.json"),
+        (lambda path: unpack(path, [Path("a")], [Chunk("a", b"x" * 5_000)]), "arriving"),
+    ],
+)
+def test_a_full_disk_is_told_with_the_file(tmp_path, write, name):
+    """It was said of standard output."""
+    with largest_file(2_000), pytest.raises(CannotWrite, match=f"cannot write .*{name}"):
+        write(tmp_path)
 
 
 def test_case_23_a_folder_that_cannot_be_written(tmp_path, monkeypatch):

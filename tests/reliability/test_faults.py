@@ -367,6 +367,8 @@ def test_row_15_counts_that_are_none(tmp_path, call, frames):
     "words, said",
     [
         (["XU-step-level-0.1", "--frames", ""], "--frames is empty"),
+        (["XU-step-level-0.1", "--out=", "--frames", "1k"], "--out is empty"),
+        (["--resume="], "--resume is empty"),
         (["", "--frames", "1k"], "a word is empty"),
         (["XU-step-level-0.1", "", "--out", ""], "a word is empty"),
     ],

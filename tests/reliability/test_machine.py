@@ -1,5 +1,6 @@
 """What the machine may do to a run: its clock, its cores, its memory, who listens to it."""
 
+import dataclasses
 import itertools
 import signal
 import subprocess
@@ -48,11 +49,19 @@ def test_case_40_other_cores_are_told_and_noted(tmp_path):
         run([one], Watcher(stop_after=1), chunks=2)
     here = read_run(one.folder)
     cores = here["cores"]
-    write_json(one.folder / RUN_FILE, here | {"cores": cores + 7})
-    differing = f"{one.folder} began with cores {cores + 7}, now {cores}: the last bits"
+    versions = here["versions"] | {"jax": "0.1"}
+    elsewhere = here | {"cores": cores + 7, "versions": versions}
+    write_json(one.folder / RUN_FILE, elsewhere)
     watcher = run([one], chunks=2)
-    assert any(text.startswith(differing) for text in watcher.said)
-    assert read_run(one.folder)["resumed"][0]["changed"] == {"cores": [cores + 7, cores]}
+    told = [text for text in watcher.said if "began with" in text]
+    parts = f"jax 0.1, now {jax.__version__}", f"cores {cores + 7}, now {cores}"
+    assert told == [
+        f"{one.folder} began with {part}: the last bits may differ" for part in parts
+    ]
+    assert read_run(one.folder)["resumed"][0]["changed"] == {
+        "cores": [cores + 7, cores],
+        "versions": [versions, here["versions"]],
+    }
 
 
 @pytest.mark.parametrize(
@@ -70,6 +79,18 @@ def test_out_of_memory_is_told_in_one_line(tmp_path, error):
         with trainer._explain_failures(specs(tmp_path, 0, 1)):
             raise error
     assert fault.value.exit_code == 71 and "\n" not in str(fault.value)
+
+
+def test_an_interruption_tells_how_to_resume_whatever_run_json_lacks(tmp_path):
+    """`finished` may be missing in it; that was a KeyError."""
+    (one,) = specs(tmp_path, 0)
+    recorded = {"variant": str(one.variant), "game": one.game, "seed": 0}
+    recorded |= {"frames": one.frames, "config": dataclasses.asdict(one.config)}
+    one.folder.mkdir()
+    write_json(one.folder / RUN_FILE, recorded)
+    with pytest.raises(Interrupted, match="^saved; resume with: .*seed-0$"):
+        with trainer._explain_failures([one]):
+            raise Interrupted("saved")
 
 
 def test_other_errors_are_not_taken_for_it(tmp_path):

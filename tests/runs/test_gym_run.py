@@ -7,6 +7,7 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -102,6 +103,28 @@ def test_a_run_whose_environment_fails_does_not_keep_others_from_training(
     assert str(one.value) in watcher.said
     assert [bool(read_run(spec.folder)["finished"]) for spec in specs] == [False, True]
     assert len(started) == 2
+
+
+def test_a_run_that_cannot_start_leaves_its_memory_to_the_next(tmp_path, monkeypatch):
+    """Its replay was still on the device when the next run's was read."""
+    specs = [make_spec(tmp_path / str(seed), "walk", seed) for seed in (0, 1)]
+    for spec in specs:
+        with pytest.raises(Interrupted):
+            trainer.run([spec], Watcher(stop_after=1))
+    find, found = trainer.find_resume_point, []
+
+    def find_resume_point(*arguments, **options):
+        gc.collect()
+        assert not any(leaf() for leaf in found)
+        point = find(*arguments, **options)
+        found.extend(map(weakref.ref, jax.tree.leaves(point.snapshot.state["replay"])))
+        return point
+
+    monkeypatch.setattr(trainer, "find_resume_point", find_resume_point)
+    monkeypatch.setattr(hosted, "start_run", Mock(side_effect=MachineError("no emulators")))
+    with pytest.raises(MachineError, match="^no emulators\nno emulators$"):
+        trainer.run(specs, Watcher())
+    assert found
 
 
 def request(game, **changed):
