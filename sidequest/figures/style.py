@@ -183,19 +183,22 @@ def plain(text: str) -> str:
 
 def fit(text: str, letters: float) -> str:
     """Returns a panel's title in lines of at most so many letters: broken after the suite
-    of a game, and anywhere if that is not enough."""
+    of a game, then after an underscore, and anywhere if that is not enough."""
     lines = []
     for line in text.splitlines():
         suite, colon, rest = line.partition(":")
-        parts = (line,) if len(line) <= letters else (suite + colon, rest)
-        lines += [
-            own for part in parts for own in textwrap.wrap(part, max(1, int(letters)))
-        ]
+        for part in (line,) if len(line) <= letters else (suite + colon, rest):
+            if len(part) > letters:
+                part = part.replace("_", "_ ")
+            own = textwrap.wrap(part, max(1, int(letters)))
+            lines += [one.replace("_ ", "_") for one in own]
     return plain("\n".join(lines))
 
 
 def frame_unit(frames: float) -> tuple[float, str]:
     """Returns what to divide an axis of frames by, and the name of that unit."""
+    if frames >= 2e9:
+        return 1e9, "billion frames"
     return (1e6, "million frames") if frames >= 2e6 else (1e3, "thousand frames")
 
 

@@ -102,7 +102,7 @@ def scores(records: Records) -> Plot | None:
                 style.draw_seeds(axes, y, values, name, across=True, hollow=hollow)
         _name_rows(axes, names)
         axes.set_title(style.fit(game, 118 / len(shown)), fontsize=style.SMALL - 0.5)
-        axes.xaxis.set_major_locator(MaxNLocator(max(2, 8 // len(games))))
+        axes.xaxis.set_major_locator(MaxNLocator(max(2, 12 // len(shown))))
         axes.xaxis.set_major_formatter(
             lambda x, _: f"{x / 1e3:g}k" if abs(x) >= 1e3 else f"{x:g}"
         )

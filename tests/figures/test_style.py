@@ -54,7 +54,9 @@ def test_the_legend_has_each_setting_once_by_letter():
         ("XU  minatar:breakout", 20, ["XU  minatar:breakout"]),
         ("minigrid:empty_8x8", 12, ["minigrid:", "empty_8x8"]),
         ("A\nminigrid:empty_8x8", 12.7, ["A", "minigrid:", "empty_8x8"]),
-        ("a_long_name_without_suite", 10, ["a_long_nam", "e_without_", "suite"]),
+        ("montezuma_revenge", 16, ["montezuma_", "revenge"]),
+        ("a_long_name_without_suite", 10, ["a_long_", "name_", "without_", "suite"]),
+        ("thisnameisonelongword", 10, ["thisnameis", "onelongwor", "d"]),
         ("$x", 9, [r"\$x"]),
     ],
 )
