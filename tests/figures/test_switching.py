@@ -291,6 +291,16 @@ def test_marks_lie_at_realised_over_target(plots):
     assert "is 1.05; four in five lie from 1.05 to 1.05" in said
 
 
+def test_rates_at_which_few_switches_are_expected_are_not_summed_up(study_of, monkeypatch):
+    """Of 100 exploit steps at a rate of 0.01, one switch; there is none."""
+    made = made_up.episode_rows(made_up.parse(FIXED))[:1]
+    made[0] |= {"realised_rate": 0.0, "length": 200, "p_X": 0.5}
+    monkeypatch.setattr(made_up, "episode_rows", lambda variant: made)
+    figure, said, _ = switching_rates(study_of(Cell(FIXED, GAMES[0], 0, 1.0)))
+    assert said.startswith("At no rate 100 switches or more were to be expected")
+    assert figure.axes[0].get_ylim()[0] < 0  # the mark at 0 is not cut in half
+
+
 def test_variants_that_count_steps_have_no_rate(study_of):
     records = study_of(Cell("XU-intra(10,blind,100,G)", GAMES[0], 0, 1.0))
     assert switching_rates(records) is None
