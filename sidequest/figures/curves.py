@@ -206,7 +206,9 @@ def _winners(runs: pl.DataFrame, line: str) -> list[str]:
             first["first"].value_counts().sort("count", "first", descending=[True, False])
         )
         said = style.listed(f"{name} in {number}" for name, number in wins.rows())
-        sentences.append(f"{mode}, {plural(len(first), 'game')}: {said}.")
+        games = runs.filter(mode=mode)["game"].n_unique()
+        panels = plural(len(first), "game" if len(first) == games else "panel")
+        sentences.append(f"{mode}, {panels}: {said}.")
     return sentences
 
 
@@ -347,11 +349,15 @@ def _best_and_worst(table: pl.DataFrame, games: Mapping[str, list[str]]) -> list
     for mode, own in games.items():
         ranked = table.filter(pl.col("variant").str.starts_with(mode), statistic="mean")
         ranked = ranked.sort("score", maintain_order=True).select("variant", "score").rows()
-        (worst, least), (best, most) = ranked[0], ranked[-1]
-        sentences.append(
-            f"{mode}, {plural(len(own), 'game')}: {best} is best "
-            f"({most:z.2f}), {worst} worst ({least:z.2f})."
+        shown = [(name, f"{score:z.2f}") for name, score in ranked]
+        worst, best = style.equal_first(shown), style.equal_first(shown[::-1])[::-1]
+        said = (
+            f"{style.listed(best)} {'is' if len(best) == 1 else 'are'} best "
+            f"({shown[-1][1]}), {style.listed(worst)} worst ({shown[0][1]})"
         )
+        if len(best) == len(shown):
+            said = f"no difference (all {shown[0][1]})"
+        sentences.append(f"{mode}, {plural(len(own), 'game')}: {said}.")
     return sentences
 
 

@@ -35,7 +35,7 @@ from sidequest.figures.data import (
 from sidequest.figures.gallery import Drawn
 from sidequest.figures.pairs import known, modes_in
 from sidequest.figures.statistics import FEWEST_SEEDS, seeds_needed
-from sidequest.figures.style import listed, listed_games, look
+from sidequest.figures.style import equal_first, listed, listed_games, look, some
 from sidequest.records import now, read_failures, write_synced
 from sidequest.switching.descriptions import summarise as describe_briefly
 from sidequest.switching.variants import MODES, PAPER_ARMS, ArmSets
@@ -118,7 +118,7 @@ def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
         time=time,
         place=records.folder.resolve().name,
         plural=plural,
-        rounded=rounded,
+        some=some,
         listed=listed,
         listed_games=listed_games,
         script=script,
@@ -191,9 +191,14 @@ def _summarise(records: Records) -> dict[str, Any]:
     cells = cells.agg(pl.mean("score"), learned=most_learned(), seeds=pl.n_unique("seed"))
     best = []
     for own in groups(cells.drop_nulls("score"), "game"):
-        first = own.sort("score", descending=True).row(0, named=True)
+        ranked = own.sort("score", descending=True, maintain_order=True)
+        shown = [
+            (name, rounded(score, 3)) for name, score in ranked["variant", "score"].rows()
+        ]
         able, known = distinct(own.filter("learned"), "variant"), own["learned"].count()
-        best.append({**first, "able": able, "variants": len(own), "known": known})
+        names, score = equal_first(shown), shown[0][1]
+        counts = {"able": able, "variants": len(own), "known": known}
+        best.append({"game": own["game"][0], "names": names, "score": score, **counts})
     shares = cells.group_by("game", maintain_order=True).agg(pl.mean("learned"))
     few = shares.filter(pl.col("learned").is_between(0, _FEW, "none"))
     games, finished = runs["game"].n_unique(), runs["finished"].sum()

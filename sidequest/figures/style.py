@@ -332,6 +332,11 @@ def at_most(names: Sequence[str], most: int) -> tuple[Sequence[str], list[str]]:
     return names[:most], [f"Not drawn: {some(rest, 8)}."] if rest else []
 
 
+def equal_first(ranked: Sequence[tuple[str, str]]) -> list[str]:
+    """Returns the first of ranked names, with those that have the same number as text."""
+    return [name for name, number in ranked if number == ranked[0][1]]
+
+
 def listed(names: Iterable[str]) -> str:
     """Returns `a`, `a and b`, or `a, b and c`."""
     names = list(names)

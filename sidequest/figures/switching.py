@@ -274,8 +274,11 @@ def bandit_arms(records: Records) -> Plot | None:
     sentences, names = [], [name for name, _ in rows]
     for name, bandit in rows[:4]:
         ends = last.filter(variant=name, bandit=bandit).sort("probability")
-        arms = ends.group_by("game").agg(pl.last("name"))["name"].value_counts(sort=True)
-        said = [f"{arm} in {number}" for arm, number in arms.sort("name").rows()]
+        chance = pl.col("probability").round(2)
+        tied = pl.when((chance == chance.max()).sum() > 1).then(pl.lit("none"))
+        arms = ends.group_by("game").agg(tied.otherwise(pl.last("name")).alias("name"))
+        arms = arms["name"].value_counts().sort("name")
+        said = [f"{arm} in {number}" for arm, number in arms.rows()]
         which = f", {_choice(ends)}" if names.count(name) > 1 else ""
         sentences.append(f"{name}{which}: {style.listed(said)}")
     caption = f"Likeliest arm at the end, by games: {'; '.join(sentences)}."

@@ -284,6 +284,15 @@ def test_what_learned_nothing_is_said(tmp_path):
     assert "XU-step-level-0.01 mine:" in page.text
 
 
+def test_of_equal_variants_none_is_best_alone(tmp_path):
+    names = [f"XU-intra({steps},blind,100,G)" for steps in (1, 2, 3, 4, 5)]
+    cells = [on("mine:corridor", 1.0, variant=name) for name in names]
+    lower = on("mine:corridor", 0.5)
+    summary = summary_of(tmp_path, lower, *cells)
+    best = f"{', '.join(names[:3])} and 2 more"
+    assert f"mine:corridor: best are {best} with a mean return of 1." in summary
+
+
 def test_few_that_learned_are_not_none(tmp_path):
     names = [f"XU-intra({steps},blind,100,G)" for steps in (1, 2, 3, 4, 5)]
     scores = (300.0, 9.0, 9.0, 9.0, 9.0)

@@ -224,6 +224,17 @@ def test_whole_episodes_are_chosen_by_mode_and_rates_are_called_rates(study_of):
     assert f"{episode}: G in 1; {informed}: 0.1 in 1." in said
 
 
+def test_equally_likely_arms_are_no_preference(study_of, monkeypatch):
+    rows = made_up.bandit_rows
+
+    def uniform(variant):
+        return [row | {"probability": 0.25} for row in rows(variant)]
+
+    monkeypatch.setattr(made_up, "bandit_rows", uniform)
+    said = bandit_arms(study_of(*(Cell(G, game, 0, 1.0) for game in GAMES))).caption
+    assert said == f"Likeliest arm at the end, by games: {G}: none in 2."
+
+
 def test_the_mean_goes_as_far_as_the_shortest_run(study_of):
     cells = [Cell(G, GAMES[0], 0, 1.0), Cell(G, GAMES[0], 1, 1.0, share=0.5)]
     figure = bandit_arms(study_of(*cells)).figure
