@@ -387,7 +387,7 @@ def _starting_mode_depends_on_game(records: Records) -> Verdict:
     for one in matches:
         by_variant.setdefault(one.first.variant, []).append(one)
     clear = {
-        f" with {variant}" if len(by_variant) > 1 else "": own
+        f" ({variant})" if len(by_variant) > 1 else "": own
         for variant, own in by_variant.items()
         if any(one.apart() for one in own)
     }

@@ -380,14 +380,16 @@ def switching_rates(records: Records) -> Plot | None:
         pl.sum("made").alias("switches"),
     )
     enough = rates.filter(pl.col("asked") >= _ENOUGH_SWITCHES)["ratio"].to_numpy()
-    expected = f"{_ENOUGH_SWITCHES} switches or more were to be expected"
-    caption = f"At no rate {expected}, so that the marks say little."
+    caption = (
+        f"At no rate were {_ENOUGH_SWITCHES} switches or more to be expected, so that the "
+        "marks say little."
+    )
     if len(enough):
         low, middle, high = np.quantile(enough, (0.1, 0.5, 0.9))
         caption = (
-            f"At {len(enough)} of {plural(len(rates), 'mark')} {expected}. The median of "
-            f"their realised over target rates is {middle:.2f}; four in five lie from "
-            f"{low:.2f} to {high:.2f}."
+            f"At {len(enough)} of {plural(len(rates), 'mark')}, {_ENOUGH_SWITCHES} switches "
+            "or more were to be expected. The median of their realised over target rates "
+            f"is {middle:.2f}; four in five lie from {low:.2f} to {high:.2f}."
         )
     return Plot(figure, caption, table)
 

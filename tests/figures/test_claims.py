@@ -235,8 +235,8 @@ def test_variants_whose_better_start_differs_are_named(tmp_path):
     assert verdict.state == "not supported"
     assert verdict.sentence == (
         "Starting with explore is clearly better on a and b and clearly worse on no game "
-        f"with {START_X}; clearly better on no game and clearly worse on a and b with "
-        f"{START_X.replace('XU', 'XI')}."
+        f"({START_X}); clearly better on no game and clearly worse on a and b "
+        f"({START_X.replace('XU', 'XI')})."
     )
 
 
