@@ -98,8 +98,9 @@ def _end_places(axes: Axes, end: float, number: int) -> list[float]:
     """Returns where the final scores of some lines stand, right of where training ends."""
     axes.axvline(end, color=style.GREY, lw=0.5, ls=":")
     axes.set_xlim(0, end * (1.06 + 0.04 * number))
-    # Few, as numbers of four digits fill a narrow panel.
-    axes.set_xticks([tick for tick in MaxNLocator(4).tick_values(0, end) if tick <= end])
+    # Few and round, as numbers of four digits fill a narrow panel.
+    ticks = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(0, end)
+    axes.set_xticks([tick for tick in ticks if tick <= end])
     return [end * (1.06 + 0.04 * i) for i in range(number)]
 
 

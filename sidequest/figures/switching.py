@@ -243,7 +243,7 @@ def bandit_arms(records: Records) -> Plot | None:
     if not rows:
         return None
     unit, unit_name = style.frame_unit(lines["frames"].to_numpy().max())
-    titles = {game: style.fit(game, 130 / len(games)) for game in games}
+    titles = {game: style.fit(game, 118 / len(games)) for game in games}
     tallest = max(one.count("\n") for one in titles.values())
 
     def draw(axes: Axes, cell: tuple[str, str, str]) -> None:
@@ -381,15 +381,15 @@ def switching_rates(records: Records) -> Plot | None:
     )
     enough = rates.filter(pl.col("asked") >= _ENOUGH_SWITCHES)["ratio"].to_numpy()
     caption = (
-        f"At no rate were {_ENOUGH_SWITCHES} switches or more to be expected, so that the "
+        f"At no rate were {_ENOUGH_SWITCHES} or more switches to be expected, so that the "
         "marks say little."
     )
     if len(enough):
         low, middle, high = np.quantile(enough, (0.1, 0.5, 0.9))
         caption = (
-            f"At {len(enough)} of {plural(len(rates), 'mark')}, {_ENOUGH_SWITCHES} switches "
-            "or more were to be expected. The median of their realised over target rates "
-            f"is {middle:.2f}; four in five lie from {low:.2f} to {high:.2f}."
+            f"At {len(enough)} of {plural(len(rates), 'mark')}, {_ENOUGH_SWITCHES} or "
+            "more switches were to be expected. The median of their realised over target "
+            f"rates is {middle:.2f}; four in five lie from {low:.2f} to {high:.2f}."
         )
     return Plot(figure, caption, table)
 

@@ -308,7 +308,7 @@ def test_rates_at_which_few_switches_are_expected_are_not_summed_up(study_of, mo
     made[0] |= {"realised_rate": 0.0, "length": 200, "p_X": 0.5}
     monkeypatch.setattr(made_up, "episode_rows", lambda variant: made)
     figure, said, _ = switching_rates(study_of(Cell(FIXED, GAMES[0], 0, 1.0)))
-    assert said.startswith("At no rate were 100 switches or more to be expected")
+    assert said.startswith("At no rate were 100 or more switches to be expected")
     assert figure.axes[0].get_ylim()[0] < 0  # the mark at 0 is not cut in half
 
 
