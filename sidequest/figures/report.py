@@ -25,6 +25,7 @@ from sidequest.environments.scores import human_normalised
 from sidequest.figures.claims import STATES, judge_all
 from sidequest.figures.data import (
     Records,
+    as_text,
     distinct,
     groups,
     most_learned,
@@ -39,7 +40,7 @@ from sidequest.figures.style import equal_first, listed, listed_games, look, som
 from sidequest.records import now, read_failures, write_synced
 from sidequest.switching.descriptions import summarise as describe_briefly
 from sidequest.switching.variants import MODES, PAPER_ARMS, ArmSets
-from sidequest.wording import plural, rounded
+from sidequest.wording import duration, plural, rounded
 
 REPORT = "report.html"
 MOST_EPISODES = 15  # of each variant on each game, as in figure 5
@@ -234,10 +235,10 @@ def _facts(records: Records) -> dict[str, str]:
         "Seeds": ", ".join(map(str, sorted(distinct(records.runs, "seed")))),
         "Frames a run": "; ".join(frames),
         "Preset": plan.get("preset", ""),
-        "Settings": ", ".join(f"{key} {json.dumps(one)}" for key, one in settings.items()),
+        "Settings": ", ".join(f"{key}={as_text(one)}" for key, one in settings.items()),
         "Started": min(_said(infos, "started"), default=plan.get("started", "")),
         "Last finished": max(_said(infos, "finished"), default=""),
-        "Longest run": f"{max(seconds):,.0f} s of training" if seconds else "",
+        "Longest run": f"{duration(max(seconds))} of training" if seconds else "",
         **{
             key.capitalize(): "; ".join(_said(infos, key))
             for key in ("device", "platform", "cores", "python", "versions")

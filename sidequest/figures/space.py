@@ -95,6 +95,7 @@ def _plot(name: str, runs: pl.DataFrame) -> Plot | None:
         "late_p_X": "p_X, last 10%",
         "early_rmed_X": "rmed_X, first 10%",
         "late_rmed_X": "rmed_X, last 10%",
+        "mean": "mean score",
     }
     return Plot(figure, caption, points.drop("scores", "setting", "hollow").rename(names))
 

@@ -331,3 +331,12 @@ def test_the_report_goes_where_the_figures_go(study, tmp_path, capsys):
         main(["figures", str(study), "--out", str(tmp_path / "out")])
     assert capsys.readouterr().out.split()[-1] == str(tmp_path / "out" / "report.html")
     assert (tmp_path / "out" / "scores.png").exists()
+
+
+def test_the_plan_is_told_as_a_user_would_write_it(tmp_path):
+    records = make_records(tmp_path, Fake("XU-step-level-0.01"))
+    plan = records.plan | {"settings": {"learning.watkins": None, "replay.ratio": 2.0}}
+    infos = (records.infos[0] | {"seconds": 93_600.0},)
+    facts = report._facts(records._replace(plan=plan, infos=infos))
+    assert facts["Settings"] == "learning.watkins=none, replay.ratio=2.0"
+    assert facts["Longest run"] == "1 d 2 h of training"
