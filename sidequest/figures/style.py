@@ -87,7 +87,8 @@ def look(name: str) -> Look:
     number = zlib.crc32(setting.encode())
     second, first = divmod(number % len(_LETTERS) ** 2, len(_LETTERS))
     colour = to_hex(matplotlib.colormaps["tab20b"](number % 20))
-    return Look(_LETTERS[first] + _LETTERS[second].lower(), colour, "oshdp"[number % 5])
+    marker = "oshdp"[number // 20 % 5]  # not bound to the colour: together they are 100
+    return Look(_LETTERS[first] + _LETTERS[second].lower(), colour, marker)
 
 
 def keys(names: Iterable[str], **changes: Any) -> list[Line2D]:
@@ -320,10 +321,9 @@ def say_empty(axes: Axes) -> None:
 
 
 def some(names: Sequence[str], most: int = 3) -> str:
-    """Returns `a, b, c and 4 more`."""
-    shown = ", ".join(names[:most])
+    """Returns `a, b, c and 4 more`, or all if there are no more."""
     rest = len(names) - most
-    return f"{shown} and {rest} more" if rest > 0 else shown
+    return listed([*names[:most], *([f"{rest} more"] if rest > 0 else [])])
 
 
 def at_most(names: Sequence[str], most: int) -> tuple[Sequence[str], list[str]]:

@@ -269,7 +269,7 @@ def test_a_panel_without_runs_says_so_and_leaves_its_neighbours_alone(study_of):
 def test_bandits_that_do_not_fit_are_named(study_of):
     names = [f"XU-intra({n},blind,n*,G)" for n in range(1, 11)]
     figure = bandit_arms(study_of(*(Cell(name, GAMES[0], 0, 1.0) for name in names))).figure
-    assert f"Not drawn: {names[8]}, {names[9]}." in notes_of(figure)
+    assert f"Not drawn: {names[8]} and {names[9]}." in notes_of(figure)
     assert bandit_arms(study_of(Cell("XU-step-level-0.01", GAMES[0], 0, 1.0))) is None
 
 

@@ -61,11 +61,11 @@ def test_equal_variants_are_not_ranked(study_of):
     names = [STEP, INTRA, "XU-episode-level-*"]
     cells = [Cell(name, "game:a", 0, 3.0) for name in names]
     assert interquartile_means(study_of(*cells)).caption == (
-        f"{STEP}, {INTRA}, {names[2]}: 0.00 over 1 game."
+        f"{STEP}, {INTRA} and {names[2]}: 0.00 over 1 game."
     )
     cells.append(Cell("XU-experiment-level-G", "game:a", 0, 1.0))
     assert interquartile_means(study_of(*cells)).caption == (
-        f"Highest: {STEP}, {INTRA}, {names[2]}, 1.00; "
+        f"Highest: {STEP}, {INTRA} and {names[2]}, 1.00; "
         "lowest: XU-experiment-level-G, 0.00, over 1 game."
     )
 
