@@ -383,17 +383,27 @@ def _starting_mode_depends_on_game(records: Records) -> Verdict:
     numbers = [one.means for one in matches]
     if len(_games_of(matches)) < 2:
         return _lacking(matches, 2, numbers)
-    helps = [one for one in matches if one.apart() > 0]
-    harms = [one for one in matches if one.apart() < 0]
-    better, worse = (listed_games(_games_of(own)) or "no game" for own in (helps, harms))
-    sentence = (
-        f"Starting with explore is clearly better on {better} and clearly worse on {worse}."
-    )
+    by_variant: dict[Variant, list[Match]] = {}
+    for one in matches:
+        by_variant.setdefault(one.first.variant, []).append(one)
+    clear = {
+        f" ({variant})" if len(by_variant) > 1 else "": own
+        for variant, own in by_variant.items()
+        if any(one.apart() for one in own)
+    }
+    parts = []
+    for variant, own in (clear or {"": matches}).items():
+        better, worse = (
+            listed_games(one.game for one in own if one.apart() == side) or "no game"
+            for side in (1, -1)
+        )
+        parts.append(f"clearly better on {better} and clearly worse on {worse}{variant}")
+    sentence = f"Starting with explore is {'; '.join(parts)}."
     shortage = _shortage(matches)
-    if shortage and not helps and not harms:
+    if shortage and not clear:
         return Verdict("cannot tell", f"{sentence} {shortage}", numbers)
-    same = {one.first.variant for one in helps} & {one.first.variant for one in harms}
-    return _decide(bool(same), sentence, numbers)
+    both = any({1, -1} <= {one.apart() for one in own} for own in clear.values())
+    return _decide(both, sentence, numbers)
 
 
 def _soft_is_flatter(records: Records) -> Iterator[_Case]:

@@ -5,6 +5,7 @@ curves that compare one choice: the informed triggers (figure 8), off-policy cor
 (figure 15) and the explore modes (figure 16).
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
@@ -97,7 +98,9 @@ def _end_places(axes: Axes, end: float, number: int) -> list[float]:
     """Returns where the final scores of some lines stand, right of where training ends."""
     axes.axvline(end, color=style.GREY, lw=0.5, ls=":")
     axes.set_xlim(0, end * (1.06 + 0.04 * number))
-    axes.set_xticks([tick for tick in MaxNLocator(6).tick_values(0, end) if tick <= end])
+    # Few and round, as numbers of four digits fill a narrow panel.
+    ticks = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(0, end)
+    axes.set_xticks([tick for tick in ticks if tick <= end])
     return [end * (1.06 + 0.04 * i) for i in range(number)]
 
 
@@ -204,7 +207,9 @@ def _winners(runs: pl.DataFrame, line: str) -> list[str]:
             first["first"].value_counts().sort("count", "first", descending=[True, False])
         )
         said = style.listed(f"{name} in {number}" for name, number in wins.rows())
-        sentences.append(f"{mode}, {plural(len(first), 'game')}: {said}.")
+        games = runs.filter(mode=mode)["game"].n_unique()
+        panels = plural(len(first), "game" if len(first) == games else "panel")
+        sentences.append(f"{mode}, {panels}: {said}.")
     return sentences
 
 
@@ -295,10 +300,8 @@ def aggregate(records: Records) -> Plot | None:
     if scale.kind == "human":  # only where 1 is a human's score is there a point to cap at
         functions["human-capped mean"] = statistics.capped_mean_over_games
     panels = [
-        (mode, name)
+        [(mode, name) for name in functions if name != "median" or len(own) > 2]
         for mode, own in games.items()
-        for name in functions
-        if name != "median" or len(own) > 2
     ]
     notes = [*([_CAPPED] if scale.kind == "human" else []), *_game_notes(every, games)]
     candidates = evaluated_runs(records).filter(pl.col("mode").is_in([*games]))
@@ -325,10 +328,10 @@ def aggregate(records: Records) -> Plot | None:
         axes.set_title(f"{mode}  {name}" if len(games[mode]) > 1 else f"{mode}")
         style.show_zero(axes)
 
-    widest = max(sum(mode == one for one, _ in panels) for mode in games)
+    rows_of_modes = style.in_rows(panels, _COLUMNS // max(map(len, panels)))
     figure = style.draw_panels(
         "aggregate",
-        style.in_rows(panels, _COLUMNS - _COLUMNS % widest),  # modes stay together
+        [list(itertools.chain(*modes)) for modes in rows_of_modes],
         draw,
         2.5,
         ylabels=["\n".join(wrap(scale.label, 32))],
@@ -347,11 +350,15 @@ def _best_and_worst(table: pl.DataFrame, games: Mapping[str, list[str]]) -> list
     for mode, own in games.items():
         ranked = table.filter(pl.col("variant").str.starts_with(mode), statistic="mean")
         ranked = ranked.sort("score", maintain_order=True).select("variant", "score").rows()
-        (worst, least), (best, most) = ranked[0], ranked[-1]
-        sentences.append(
-            f"{mode}, {plural(len(own), 'game')}: {best} is best "
-            f"({most:z.2f}), {worst} worst ({least:z.2f})."
+        shown = [(name, f"{score:z.2f}") for name, score in ranked]
+        worst, best = style.equal_first(shown), style.equal_first(shown[::-1])[::-1]
+        said = (
+            f"{style.listed(best)} {'is' if len(best) == 1 else 'are'} best "
+            f"({shown[-1][1]}), {style.listed(worst)} worst ({shown[0][1]})"
         )
+        if len(best) == len(shown):
+            said = f"no difference (all {shown[0][1]})"
+        sentences.append(f"{mode}, {plural(len(own), 'game')}: {said}.")
     return sentences
 
 

@@ -292,7 +292,7 @@ def _describe_runs(
         finished = bool(info.get("finished"))
         played = info.get("frames_done") if finished else None
         text = ", ".join(
-            f"{key}={_as_text(value)}" for key, value in sorted(settings.items())
+            f"{key}={as_text(value)}" for key, value in sorted(settings.items())
         )
         rows.append(
             {
@@ -377,7 +377,7 @@ def without_watkins(settings: str) -> str:
     return _as_json(kept)
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Returns a setting's value as `--set` takes it."""
     if value is None:
         return "none"

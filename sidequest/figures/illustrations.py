@@ -216,7 +216,8 @@ def _draw_characteristics(
     names = {"step-level": 1, "intra-episodic": float(np.sqrt(episode))}
     names |= {"episode-level": episode, "experiment": 6 * episode}
     for name, x in names.items():
-        side = "right" if x == episode else "center"  # or it would meet its neighbour
+        # Of long episodes it would meet its right neighbour, of short ones its left one.
+        side = "right" if x == episode >= 100 else "center"
         axes.text(x, 1.09, name, size=style.SMALL, color=style.GREY, ha=side)
     for x in (1, episode):
         axes.axvline(x, color=style.GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)

@@ -25,6 +25,7 @@ from sidequest.environments.scores import human_normalised
 from sidequest.figures.claims import STATES, judge_all
 from sidequest.figures.data import (
     Records,
+    as_text,
     distinct,
     groups,
     most_learned,
@@ -35,11 +36,11 @@ from sidequest.figures.data import (
 from sidequest.figures.gallery import Drawn
 from sidequest.figures.pairs import known, modes_in
 from sidequest.figures.statistics import FEWEST_SEEDS, seeds_needed
-from sidequest.figures.style import listed, listed_games, look
+from sidequest.figures.style import equal_first, listed, listed_games, look, some
 from sidequest.records import now, read_failures, write_synced
 from sidequest.switching.descriptions import summarise as describe_briefly
 from sidequest.switching.variants import MODES, PAPER_ARMS, ArmSets
-from sidequest.wording import plural, rounded
+from sidequest.wording import duration, plural, rounded
 
 REPORT = "report.html"
 MOST_EPISODES = 15  # of each variant on each game, as in figure 5
@@ -118,7 +119,7 @@ def make_page(records: Records, drawn: Sequence[Drawn], *, time: str) -> str:
         time=time,
         place=records.folder.resolve().name,
         plural=plural,
-        rounded=rounded,
+        some=some,
         listed=listed,
         listed_games=listed_games,
         script=script,
@@ -191,9 +192,14 @@ def _summarise(records: Records) -> dict[str, Any]:
     cells = cells.agg(pl.mean("score"), learned=most_learned(), seeds=pl.n_unique("seed"))
     best = []
     for own in groups(cells.drop_nulls("score"), "game"):
-        first = own.sort("score", descending=True).row(0, named=True)
+        ranked = own.sort("score", descending=True, maintain_order=True)
+        shown = [
+            (name, rounded(score, 3)) for name, score in ranked["variant", "score"].rows()
+        ]
         able, known = distinct(own.filter("learned"), "variant"), own["learned"].count()
-        best.append({**first, "able": able, "variants": len(own), "known": known})
+        names, score = equal_first(shown), shown[0][1]
+        counts = {"able": able, "variants": len(own), "known": known}
+        best.append({"game": own["game"][0], "names": names, "score": score, **counts})
     shares = cells.group_by("game", maintain_order=True).agg(pl.mean("learned"))
     few = shares.filter(pl.col("learned").is_between(0, _FEW, "none"))
     games, finished = runs["game"].n_unique(), runs["finished"].sum()
@@ -229,10 +235,10 @@ def _facts(records: Records) -> dict[str, str]:
         "Seeds": ", ".join(map(str, sorted(distinct(records.runs, "seed")))),
         "Frames a run": "; ".join(frames),
         "Preset": plan.get("preset", ""),
-        "Settings": ", ".join(f"{key} {json.dumps(one)}" for key, one in settings.items()),
+        "Settings": ", ".join(f"{key}={as_text(one)}" for key, one in settings.items()),
         "Started": min(_said(infos, "started"), default=plan.get("started", "")),
         "Last finished": max(_said(infos, "finished"), default=""),
-        "Longest run": f"{max(seconds):,.0f} s of training" if seconds else "",
+        "Longest run": f"{duration(max(seconds))} of training" if seconds else "",
         **{
             key.capitalize(): "; ".join(_said(infos, key))
             for key in ("device", "platform", "cores", "python", "versions")

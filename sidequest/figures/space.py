@@ -57,7 +57,7 @@ def _plot(name: str, runs: pl.DataFrame) -> Plot | None:
     if points.is_empty():
         return None
     places = points.select(pl.min_horizontal("early_rmed_X", "late_rmed_X"))
-    least = max(places.to_numpy().min(), 1e-5) / 2
+    least = min(max(places.to_numpy().min(), 1e-5) / 2, 0.05)  # the axis names two numbers
     rows = _rows(points)
     planes = []
 
@@ -95,6 +95,7 @@ def _plot(name: str, runs: pl.DataFrame) -> Plot | None:
         "late_p_X": "p_X, last 10%",
         "early_rmed_X": "rmed_X, first 10%",
         "late_rmed_X": "rmed_X, last 10%",
+        "mean": "mean score",
     }
     return Plot(figure, caption, points.drop("scores", "setting", "hollow").rename(names))
 
@@ -137,12 +138,16 @@ def _rows(points: pl.DataFrame) -> list[Sequence[pl.DataFrame]]:
 
 
 def _silent_note(points: pl.DataFrame, runs: pl.DataFrame) -> list[str]:
-    """Names the variants that have no place, because none of their episodes that ended in
+    """Names the variants that a panel lacks, because none of their episodes that ended in
     the last 10% of training explored; or because none ended then."""
     played = runs.filter(pl.col("episodes") > 0)
-    absent = distinct(played.join(points, on="variant", how="anti"), "variant")
-    why = "No episode with an explore period ended in the last 10% of training, so no place"
-    return [f"{why}: {style.some(absent)}."] if absent else []
+    absent = []
+    for own in groups(played.join(points, on=["variant", "game"], how="anti"), "variant"):
+        name, games = own["variant"][0], distinct(own, "game")
+        everywhere = len(games) == played.filter(variant=name)["game"].n_unique()
+        absent.append(name if everywhere else f"{name} on {style.listed_games(games)}")
+    why = "Not drawn, as no episode that explored ended in the last 10% of training"
+    return [f"{why}: {style.some(absent, 8)}."] if absent else []
 
 
 def _draw_points(axes: Axes, points: Sequence[Mapping[str, Any]]) -> None:

@@ -87,7 +87,8 @@ def look(name: str) -> Look:
     number = zlib.crc32(setting.encode())
     second, first = divmod(number % len(_LETTERS) ** 2, len(_LETTERS))
     colour = to_hex(matplotlib.colormaps["tab20b"](number % 20))
-    return Look(_LETTERS[first] + _LETTERS[second].lower(), colour, "oshdp"[number % 5])
+    marker = "oshdp"[number // 20 % 5]  # not bound to the colour: together they are 100
+    return Look(_LETTERS[first] + _LETTERS[second].lower(), colour, marker)
 
 
 def keys(names: Iterable[str], **changes: Any) -> list[Line2D]:
@@ -183,19 +184,22 @@ def plain(text: str) -> str:
 
 def fit(text: str, letters: float) -> str:
     """Returns a panel's title in lines of at most so many letters: broken after the suite
-    of a game, and anywhere if that is not enough."""
+    of a game, then after an underscore, and anywhere if that is not enough."""
     lines = []
     for line in text.splitlines():
         suite, colon, rest = line.partition(":")
-        parts = (line,) if len(line) <= letters else (suite + colon, rest)
-        lines += [
-            own for part in parts for own in textwrap.wrap(part, max(1, int(letters)))
-        ]
+        for part in (line,) if len(line) <= letters else (suite + colon, rest):
+            if len(part) > letters:
+                part = part.replace("_", "_ ")
+            own = textwrap.wrap(part, max(1, int(letters)))
+            lines += [one.replace("_ ", "_") for one in own]
     return plain("\n".join(lines))
 
 
 def frame_unit(frames: float) -> tuple[float, str]:
     """Returns what to divide an axis of frames by, and the name of that unit."""
+    if frames >= 2e9:
+        return 1e9, "billion frames"
     return (1e6, "million frames") if frames >= 2e6 else (1e3, "thousand frames")
 
 
@@ -317,16 +321,20 @@ def say_empty(axes: Axes) -> None:
 
 
 def some(names: Sequence[str], most: int = 3) -> str:
-    """Returns `a, b, c and 4 more`."""
-    shown = ", ".join(names[:most])
+    """Returns `a, b, c and 4 more`, or all if there are no more."""
     rest = len(names) - most
-    return f"{shown} and {rest} more" if rest > 0 else shown
+    return listed([*names[:most], *([f"{rest} more"] if rest > 0 else [])])
 
 
 def at_most(names: Sequence[str], most: int) -> tuple[Sequence[str], list[str]]:
     """Returns the names that fit into a figure, and a note that says which do not."""
     rest = names[most:]
     return names[:most], [f"Not drawn: {some(rest, 8)}."] if rest else []
+
+
+def equal_first(ranked: Sequence[tuple[str, str]]) -> list[str]:
+    """Returns the first of ranked names, with those that have the same number as text."""
+    return [name for name, number in ranked if number == ranked[0][1]]
 
 
 def listed(names: Iterable[str]) -> str:

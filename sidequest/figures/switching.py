@@ -26,6 +26,7 @@ _MOST_GAMES = 7
 _MOST_RATES = 9
 _MOST_POINTS = 1_000  # of a panel; drawn at random
 _TOLERANCE = 0.1
+_ENOUGH_SWITCHES = 100  # their noise is 10% then, as wide as the tolerance
 _HIGHEST = 2.0  # of the axis of rates
 _BANDITS = {
     "start": "mode of an episode",
@@ -242,7 +243,7 @@ def bandit_arms(records: Records) -> Plot | None:
     if not rows:
         return None
     unit, unit_name = style.frame_unit(lines["frames"].to_numpy().max())
-    titles = {game: style.fit(game, 130 / len(games)) for game in games}
+    titles = {game: style.fit(game, 118 / len(games)) for game in games}
     tallest = max(one.count("\n") for one in titles.values())
 
     def draw(axes: Axes, cell: tuple[str, str, str]) -> None:
@@ -273,8 +274,11 @@ def bandit_arms(records: Records) -> Plot | None:
     sentences, names = [], [name for name, _ in rows]
     for name, bandit in rows[:4]:
         ends = last.filter(variant=name, bandit=bandit).sort("probability")
-        arms = ends.group_by("game").agg(pl.last("name"))["name"].value_counts(sort=True)
-        said = [f"{arm} in {number}" for arm, number in arms.sort("name").rows()]
+        chance = pl.col("probability").round(2)
+        tied = pl.when((chance == chance.max()).sum() > 1).then(pl.lit("none"))
+        arms = ends.group_by("game").agg(tied.otherwise(pl.last("name")).alias("name"))
+        arms = arms["name"].value_counts().sort("name")
+        said = [f"{arm} in {number}" for arm, number in arms.rows()]
         which = f", {_choice(ends)}" if names.count(name) > 1 else ""
         sentences.append(f"{name}{which}: {style.listed(said)}")
     caption = f"Likeliest arm at the end, by games: {'; '.join(sentences)}."
@@ -375,11 +379,18 @@ def switching_rates(records: Records) -> Plot | None:
         (pl.sum("made") / pl.sum("asked")).alias("realised / target"),
         pl.sum("made").alias("switches"),
     )
-    low, middle, high = np.quantile(rates["ratio"].to_numpy(), (0.1, 0.5, 0.9))
+    enough = rates.filter(pl.col("asked") >= _ENOUGH_SWITCHES)["ratio"].to_numpy()
     caption = (
-        f"The median of realised over target rates is {middle:.2f}; four in five lie from "
-        f"{low:.2f} to {high:.2f}. A claim judges those with enough switches."
+        f"At no rate were {_ENOUGH_SWITCHES} or more switches to be expected, so that the "
+        "marks say little."
     )
+    if len(enough):
+        low, middle, high = np.quantile(enough, (0.1, 0.5, 0.9))
+        caption = (
+            f"At {len(enough)} of {plural(len(rates), 'mark')}, {_ENOUGH_SWITCHES} or "
+            "more switches were to be expected. The median of their realised over target "
+            f"rates is {middle:.2f}; four in five lie from {low:.2f} to {high:.2f}."
+        )
     return Plot(figure, caption, table)
 
 
@@ -404,5 +415,5 @@ def _draw_rates(axes: Axes, rates: pl.DataFrame, names: Sequence[str]) -> None:
             axes.vlines(x, *ends, colors=colour, lw=0.7, alpha=0.35)
         axes.plot(x, ratio, marker, color=colour, ms=3)
     axes.set_xscale("log")
-    axes.set_ylim(0, _HIGHEST)
-    axes.set_xlabel("target rate, switches an exploit step")
+    axes.set_ylim(-0.05, _HIGHEST)
+    axes.set_xlabel("target rate, switches per exploit step")

@@ -102,7 +102,7 @@ def scores(records: Records) -> Plot | None:
                 style.draw_seeds(axes, y, values, name, across=True, hollow=hollow)
         _name_rows(axes, names)
         axes.set_title(style.fit(game, 118 / len(shown)), fontsize=style.SMALL - 0.5)
-        axes.xaxis.set_major_locator(MaxNLocator(max(2, 8 // len(games))))
+        axes.xaxis.set_major_locator(MaxNLocator(max(2, 12 // len(shown))))
         axes.xaxis.set_major_formatter(
             lambda x, _: f"{x / 1e3:g}k" if abs(x) >= 1e3 else f"{x:g}"
         )
@@ -148,16 +148,17 @@ def interquartile_means(records: Records) -> Plot | None:
             axes.plot(values, np.full(len(values), y), "o", **look)
     _draw_intervals(axes, table)
     axes.set_xlabel(style.plain(found.scale))
-    best, worst = table.row(0, named=True), table.row(-1, named=True)
+    shown = [(name, f"{one:z.2f}") for name, one in table.select("variant", "value").rows()]
+    best, worst = style.equal_first(shown), style.equal_first(shown[::-1])[::-1]
     where = plural(len(found.games), "game")
-    if len(table) == 1:
-        return Plot(figure, f"{best['variant']}: {best['value']:.2f} over {where}.", table)
+    if len(best) == len(shown):
+        return Plot(figure, f"{style.some(best)}: {shown[0][1]} over {where}.", table)
     caption = (
-        f"Highest: {best['variant']}, {best['value']:.2f}; lowest: {worst['variant']}, "
-        f"{worst['value']:.2f}, over {where}."
+        f"Highest: {style.some(best)}, {shown[0][1]}; lowest: {style.some(worst)}, "
+        f"{shown[-1][1]}, over {where}."
     )
-    if best["low"] is not None:
-        reach = table[1:].filter(pl.col("high") >= best["low"])
+    if (low := table["low"][0]) is not None:
+        reach = table[1:].filter(pl.col("high") >= low)
         others = f"{len(reach)} of {len(table) - 1} others"
         caption += f" The intervals of {others} reach that of the best."
     return Plot(figure, caption, table)

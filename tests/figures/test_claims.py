@@ -226,6 +226,20 @@ def test_one_game_is_named_and_is_not_an_aggregate(tmp_path):
     assert verdict.sentence.startswith("Only a has")
 
 
+def test_variants_whose_better_start_differs_are_named(tmp_path):
+    """With XU starting with explore is better everywhere, with XI nowhere."""
+    fakes = pair(START_X, START_G) + pair(
+        *(name.replace("XU", "XI") for name in (START_G, START_X))
+    )
+    verdict = BY_NAME["starting-mode"].judge(make_records(tmp_path, *fakes))
+    assert verdict.state == "not supported"
+    assert verdict.sentence == (
+        "Starting with explore is clearly better on a and b and clearly worse on no game "
+        f"({START_X}); clearly better on no game and clearly worse on a and b "
+        f"({START_X.replace('XU', 'XI')})."
+    )
+
+
 def test_the_sentence_says_when_the_data_point_the_other_way(tmp_path):
     records = make_records(tmp_path, *CASES["coin-scores"][1])
     verdict = BY_NAME["coin-scores"].judge(records)

@@ -1,5 +1,7 @@
 """Learning curves: figures 3, 8, 10, 15 and 16."""
 
+import itertools
+
 import numpy as np
 import polars as pl
 import pytest
@@ -232,6 +234,45 @@ def test_many_lines_have_no_bands(study_of):
         assert len(panel.collections) == bands
 
 
+def test_equal_granularities_are_not_ranked(study_of):
+    names = [STEP, INTRA, "XU-episode-level-*"]
+    cells = [Cell(name, game, 0, 3.0) for name in names[:2] for game in GAMES]
+    assert "XU, 2 games: no difference (all 1.00)." in aggregate(study_of(*cells)).caption
+    cells += [Cell(names[2], game, 0, 0.5) for game in GAMES]
+    said = aggregate(study_of(*cells)).caption
+    assert f"{STEP} and {INTRA} are best (1.00), {names[2]} worst (0." in said
+
+
+def test_panels_of_one_mode_stand_in_one_row(study_of):
+    games = ("minatar:breakout", "minatar:asterix", "minatar:freeway")
+    names = [f"{mode}-{one[3:]}" for mode in ("XU", "XI", "XS") for one in (STEP, INTRA)]
+    cells = [Cell(name, game, 0, 5.0) for name in names for game in games]
+    rows = {}
+    for title, axes in panels_of(aggregate(study_of(*cells)).figure).items():
+        rows.setdefault(title[:2], set()).add(axes.get_subplotspec().rowspan.start)
+    assert rows == {"XU": {0}, "XI": {0}, "XS": {1}}
+
+
+@style.styled
+@pytest.mark.parametrize("budget", [1_900_000, 2_049_000_000])
+def test_numbers_below_narrow_panels_do_not_meet(tmp_path, budget):
+    names = [f"XU-{setting}" for setting in SETTINGS[:5]]
+    games = ("game:a", "game:b", "game:c", "game:d")
+    for number, (name, game) in enumerate(itertools.product(names, games)):
+        info = {"variant": name, "game": game, "seed": 0}
+        recorder = Recorder(tmp_path / str(number), info)
+        for frames in (budget // 40, budget):
+            row = {"frames": frames, "return": 1e4 * frames / budget, "length": 1}
+            recorder.write("evaluations", [row])
+        recorder.finish()
+    figure = learning_curves(read_records(tmp_path)).figure
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
+        assert len(boxes) > 2
+        assert all(a.x1 + 5 < b.x0 for a, b in itertools.pairwise(boxes))
+
+
 def test_the_median_of_three_games_is_the_middle_one(study_of):
     """From 0 to 1 between the study's worst and best run, games score 0, 0.5 and 1."""
     scores = {"game:a": (2.0, 8.0), "game:b": (5.0, 8.0), "game:c": (8.0, 2.0)}
@@ -365,6 +406,16 @@ def test_runs_with_and_without_correction_are_told_apart_by_their_settings(plots
     assert cut.get_color() == uncut.get_color() == style.look(INTRINSIC).colour
     assert (cut.get_linestyle(), uncut.get_linestyle()) == ("-", "--")
     assert "XI, 2 games: Watkins: traces are cut in 2." in said
+
+
+def test_two_variants_on_one_game_are_not_two_games(study_of):
+    cells = [
+        Cell(name, GAMES[0], 0, score, {"learning.watkins": cut})
+        for name in (STEP, INTRA)
+        for score, cut in ((4.0, True), (9.0, False))
+    ]
+    said = off_policy(study_of(*cells)).caption
+    assert said == "Highest final mean. XU, 2 panels: uncorrected in 2."
 
 
 def test_a_seed_run_by_default_and_by_hand_counts_once(study_of):

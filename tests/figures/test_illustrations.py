@@ -163,6 +163,19 @@ def test_letters_of_points_that_coincide_are_apart():
     assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
 
 
+@style.styled
+@pytest.mark.parametrize("episode", [11, 30, 99, 100, 1_000, 20_000])
+def test_names_of_granularities_do_not_meet(episode):
+    strip = trace_of("GGXX" * 3)
+    figure = draw_granularities([Row("E", "XU-intra(2,blind,2,G)", strip)], episode)
+    figure.draw_without_rendering()
+    names = ("step-level", "intra-episodic", "episode-level", "experiment")
+    texts = [text for text in figure.axes[1].texts if text.get_text() in names]
+    boxes = sorted((text.get_window_extent() for text in texts), key=lambda box: box.x0)
+    assert len(boxes) == 4
+    assert all(one.x1 < two.x0 for one, two in itertools.pairwise(boxes))
+
+
 def test_each_group_of_figure_2_differs_in_its_choice_alone():
     bases = []
     for group in FIGURE_2.groups:

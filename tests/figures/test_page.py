@@ -273,7 +273,8 @@ def test_a_name_is_explained_on_hover_and_on_a_tap(page):
     page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y + 300)
     assert page.run(f"{TIP}.hidden")
     page.resize(390)
-    page.run(f"document.querySelector({name!r}).scrollIntoView({{block: 'center'}})")
+    centred = "{block: 'center', behavior: 'instant'}"
+    page.run(f"document.querySelector({name!r}).scrollIntoView({centred})")
     x, y = page.run(
         f"(() => {{ const box = document.querySelector({name!r}).getBoundingClientRect();"
         "return [box.x + 5, box.y + 5] })()"

@@ -284,6 +284,15 @@ def test_what_learned_nothing_is_said(tmp_path):
     assert "XU-step-level-0.01 mine:" in page.text
 
 
+def test_of_equal_variants_none_is_best_alone(tmp_path):
+    names = [f"XU-intra({steps},blind,100,G)" for steps in (1, 2, 3, 4, 5)]
+    cells = [on("mine:corridor", 1.0, variant=name) for name in names]
+    lower = on("mine:corridor", 0.5)
+    summary = summary_of(tmp_path, lower, *cells)
+    best = f"{', '.join(names[:3])} and 2 more"
+    assert f"mine:corridor: best are {best} with a mean return of 1." in summary
+
+
 def test_few_that_learned_are_not_none(tmp_path):
     names = [f"XU-intra({steps},blind,100,G)" for steps in (1, 2, 3, 4, 5)]
     scores = (300.0, 9.0, 9.0, 9.0, 9.0)
@@ -322,3 +331,12 @@ def test_the_report_goes_where_the_figures_go(study, tmp_path, capsys):
         main(["figures", str(study), "--out", str(tmp_path / "out")])
     assert capsys.readouterr().out.split()[-1] == str(tmp_path / "out" / "report.html")
     assert (tmp_path / "out" / "scores.png").exists()
+
+
+def test_the_plan_is_told_as_a_user_would_write_it(tmp_path):
+    records = make_records(tmp_path, Fake("XU-step-level-0.01"))
+    plan = records.plan | {"settings": {"learning.watkins": None, "replay.ratio": 2.0}}
+    infos = (records.infos[0] | {"seconds": 93_600.0},)
+    facts = report._facts(records._replace(plan=plan, infos=infos))
+    assert facts["Settings"] == "learning.watkins=none, replay.ratio=2.0"
+    assert facts["Longest run"] == "1 d 2 h of training"

@@ -69,10 +69,34 @@ def test_a_variant_without_a_place_is_not_said_to_have_never_explored(
 
     monkeypatch.setattr(made_up, "episode_rows", early)
     records = study_of(Cell(FIXED, GAMES[0], 0, 3.0), Cell(ADAPTIVE, GAMES[0], 0, 3.0))
-    assert (
-        "No episode with an explore period ended in the last 10% of training, so no place: "
-        f"{FIXED}." in notes_of(explore_space(records).figure)
-    )
+    why = "Not drawn, as no episode that explored ended in the last 10% of training"
+    assert f"{why}: {FIXED}." in notes_of(explore_space(records).figure)
+
+
+def test_a_variant_that_one_game_lacks_is_named_with_the_game(study_of, monkeypatch):
+    rows, silent = made_up.evaluation_rows, []
+
+    def remember(cell):
+        silent.append(cell.game == GAMES[1] and cell.variant == FIXED)
+        return rows(cell)
+
+    def episodes(variant, rows=made_up.episode_rows):
+        none = {"p_X": 0.0, "med_X": None, "rmed_X": None} if silent[-1] else {}
+        return [row | none for row in rows(variant)]
+
+    monkeypatch.setattr(made_up, "evaluation_rows", remember)
+    monkeypatch.setattr(made_up, "episode_rows", episodes)
+    cells = [Cell(name, game, 0, 3.0) for name in (FIXED, ADAPTIVE) for game in GAMES]
+    notes = notes_of(explore_space(study_of(*cells)).figure)
+    assert f"in the last 10% of training: {FIXED} on {GAMES[1]}." in notes
+
+
+def test_the_axis_of_long_periods_names_two_numbers(study_of, monkeypatch):
+    whole = [row | {"rmed_X": 1.0} for row in made_up.episode_rows(made_up.parse(FIXED))]
+    monkeypatch.setattr(made_up, "episode_rows", lambda variant: whole)
+    panel = explore_space(study_of(Cell(FIXED, GAMES[0], 0, 3.0))).figure.axes[0]
+    low, high = panel.get_xlim()
+    assert sum(low <= tick <= high for tick in panel.get_xticks()) >= 2
 
 
 def test_agents_that_learned_nothing_are_hollow(study_of):

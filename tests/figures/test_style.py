@@ -33,6 +33,12 @@ def test_settings_that_the_paper_does_not_name_have_two_letters():
     assert style.look("XU-step-level-0.3") == style.look("XI-step-level-0.3")
 
 
+def test_settings_of_one_colour_have_several_markers():
+    looks = [style.look(f"XU-step-level-0.{number}") for number in range(200, 900)]
+    assert len({one.colour for one in looks}) == 20
+    assert len({(one.colour, one.marker) for one in looks}) == 100
+
+
 def test_the_legend_has_each_setting_once_by_letter():
     names = [
         "XI-step-level-0.01",
@@ -54,7 +60,9 @@ def test_the_legend_has_each_setting_once_by_letter():
         ("XU  minatar:breakout", 20, ["XU  minatar:breakout"]),
         ("minigrid:empty_8x8", 12, ["minigrid:", "empty_8x8"]),
         ("A\nminigrid:empty_8x8", 12.7, ["A", "minigrid:", "empty_8x8"]),
-        ("a_long_name_without_suite", 10, ["a_long_nam", "e_without_", "suite"]),
+        ("montezuma_revenge", 16, ["montezuma_", "revenge"]),
+        ("a_long_name_without_suite", 10, ["a_long_", "name_", "without_", "suite"]),
+        ("thisnameisonelongword", 10, ["thisnameis", "onelongwor", "d"]),
         ("$x", 9, [r"\$x"]),
     ],
 )

@@ -224,6 +224,17 @@ def test_whole_episodes_are_chosen_by_mode_and_rates_are_called_rates(study_of):
     assert f"{episode}: G in 1; {informed}: 0.1 in 1." in said
 
 
+def test_equally_likely_arms_are_no_preference(study_of, monkeypatch):
+    rows = made_up.bandit_rows
+
+    def uniform(variant):
+        return [row | {"probability": 0.25} for row in rows(variant)]
+
+    monkeypatch.setattr(made_up, "bandit_rows", uniform)
+    said = bandit_arms(study_of(*(Cell(G, game, 0, 1.0) for game in GAMES))).caption
+    assert said == f"Likeliest arm at the end, by games: {G}: none in 2."
+
+
 def test_the_mean_goes_as_far_as_the_shortest_run(study_of):
     cells = [Cell(G, GAMES[0], 0, 1.0), Cell(G, GAMES[0], 1, 1.0, share=0.5)]
     figure = bandit_arms(study_of(*cells)).figure
@@ -258,7 +269,7 @@ def test_a_panel_without_runs_says_so_and_leaves_its_neighbours_alone(study_of):
 def test_bandits_that_do_not_fit_are_named(study_of):
     names = [f"XU-intra({n},blind,n*,G)" for n in range(1, 11)]
     figure = bandit_arms(study_of(*(Cell(name, GAMES[0], 0, 1.0) for name in names))).figure
-    assert f"Not drawn: {names[8]}, {names[9]}." in notes_of(figure)
+    assert f"Not drawn: {names[8]} and {names[9]}." in notes_of(figure)
     assert bandit_arms(study_of(Cell("XU-step-level-0.01", GAMES[0], 0, 1.0))) is None
 
 
@@ -289,6 +300,16 @@ def test_marks_lie_at_realised_over_target(plots):
     np.testing.assert_allclose([mark.get_ydata()[0] for mark in marks], 1.05)
     assert f"E  {ADAPTIVE[3:]}" in legend_of(figure)
     assert "is 1.05; four in five lie from 1.05 to 1.05" in said
+
+
+def test_rates_at_which_few_switches_are_expected_are_not_summed_up(study_of, monkeypatch):
+    """Of 100 exploit steps at a rate of 0.01, one switch; there is none."""
+    made = made_up.episode_rows(made_up.parse(FIXED))[:1]
+    made[0] |= {"realised_rate": 0.0, "length": 200, "p_X": 0.5}
+    monkeypatch.setattr(made_up, "episode_rows", lambda variant: made)
+    figure, said, _ = switching_rates(study_of(Cell(FIXED, GAMES[0], 0, 1.0)))
+    assert said.startswith("At no rate were 100 or more switches to be expected")
+    assert figure.axes[0].get_ylim()[0] < 0  # the mark at 0 is not cut in half
 
 
 def test_variants_that_count_steps_have_no_rate(study_of):

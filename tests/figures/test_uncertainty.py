@@ -57,6 +57,19 @@ def test_a_single_variant_is_ranked_with_no_other(study_of):
     assert plot.caption == f"{STEP}: 1.00 over 1 game."
 
 
+def test_equal_variants_are_not_ranked(study_of):
+    names = [STEP, INTRA, "XU-episode-level-*"]
+    cells = [Cell(name, "game:a", 0, 3.0) for name in names]
+    assert interquartile_means(study_of(*cells)).caption == (
+        f"{STEP}, {INTRA} and {names[2]}: 0.00 over 1 game."
+    )
+    cells.append(Cell("XU-experiment-level-G", "game:a", 0, 1.0))
+    assert interquartile_means(study_of(*cells)).caption == (
+        f"Highest: {STEP}, {INTRA} and {names[2]}, 1.00; "
+        "lowest: XU-experiment-level-G, 0.00, over 1 game."
+    )
+
+
 def test_variants_that_lack_a_game_are_left_out_and_named(study_of):
     cells = [Cell(STEP, game, 0, 2.0) for game in GAMES]
     cells += [Cell("XU-episode-level-*", game, 0, 3.0) for game in GAMES]
