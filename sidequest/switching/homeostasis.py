@@ -65,6 +65,7 @@ _GAIN_HORIZON = np.array(10.0, np.float32)
 _FLAT = np.array(1e-12, np.float32)  # a variance below _FLAT * mean^2 is rounding
 DECADES = 8  # rates from 1 to 10^-7; lower ones share the last
 _LEAST_RATE = np.array(10.0 ** (1 - DECADES), np.float32)
+_LEAST_RATIO = np.array(1e-5, np.float32)  # of x+ / scale; `_saturated` needs it
 # A signal beyond it counts as this: its square must fit in float32.
 HUGE = np.array(1e18, np.float32)
 
@@ -207,7 +208,8 @@ def _printed(xp: Any, excess, rate, tau, gain):
 def _saturated(xp: Any, excess, rate, tau, gain):
     """The cap bounds x+ / scale by 1 / (rate gain), so that plain numbers will do."""
     scaled_rate = rate * gain
-    ratio = xp.minimum(xp.exp(excess), ONE / scaled_rate)
+    # At the first signal of a decade the growth would round to -1, and its log to -inf.
+    ratio = xp.maximum(xp.minimum(xp.exp(excess), ONE / scaled_rate), _LEAST_RATIO)
     growth = (ratio - ONE) / tau
     probability = xp.minimum(scaled_rate * ratio / (ONE + growth), ONE)
     gain = gain * xp.exp((rate - probability) / _GAIN_HORIZON)
