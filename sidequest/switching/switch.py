@@ -177,7 +177,7 @@ def _step(
     if xp is not np:
         uniforms = xp.asarray(uniforms, np.float32)
         signals = _as_rows(xp, signals, len(state.begins))
-    first, begins = signals.is_first, state.begins
+    first, begins = xp.asarray(signals.is_first, bool), state.begins
     if may_hold(begins):  # also where the caller does not mark it
         first = first | begins
     last = None if is_last is None else xp.asarray(is_last, bool)
