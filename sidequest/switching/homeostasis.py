@@ -123,7 +123,8 @@ def step(
 
     `key` is a key of JAX, or the uniform random number itself. Signals and rates may be of
     several environments [B], also at the first step after `init`. A signal that is not
-    finite is ignored: it would spoil the averages for good.
+    finite is ignored: it would spoil the averages for good. So is one at a rate of 0, at
+    which nothing switches. A rate above 1 counts as 1.
     """
     xp = namespace(signal, rate, state.mean)
     shape = np.broadcast_shapes(*map(np.shape, (signal, rate, state.mean)))
@@ -134,7 +135,9 @@ def step(
         state = tree_map(
             lambda leaf: xp.broadcast_to(leaf[..., None], (*leaf.shape, *shape)), state
         )
-    known, state = xp.isfinite(signal), turn_to(decade_of(rate), state)
+    known = xp.isfinite(signal) & (rate > 0)
+    rate = xp.where(rate > 0, xp.minimum(rate, ONE), ONE)
+    state = turn_to(decade_of(rate), state)
     seen = observe(bounded(xp.where(known, signal, ZERO)), rate, state, rule)
     ignored = state._replace(probability=ZERO)
     state = tree_map(lambda new, old: xp.where(known, new, old), seen, ignored)

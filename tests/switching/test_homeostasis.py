@@ -304,6 +304,18 @@ def test_a_signal_that_is_not_finite_is_ignored(array, bad):
     assert known[3] == known[-1] and known[3][1] > 0
 
 
+@pytest.mark.parametrize("array", [np.float32, jnp.float32])
+def test_rates_may_be_0_and_count_as_1_at_most(array):
+    signals, state, same = noise("lognormal", 60), homeostasis.init(), homeostasis.init()
+    signals[30] = 1e30  # at rate 0
+    for x, rate in zip(signals, [0.0, 0.1, 5.0] * 20, strict=True):
+        fired, state = homeostasis.step(array(0), array(x), array(rate), state)
+        assert bool(fired) == (rate > 0)
+        if rate:
+            _, same = homeostasis.step(array(0), array(x), array(min(rate, 1.0)), same)
+            jax.tree.map(np.testing.assert_array_equal, state[:5], same[:5])
+
+
 def test_the_saturated_rule_is_the_default():
     signal = noise("lognormal", 50)
     state, states = homeostasis.init(), watch(signal, 0.1)
