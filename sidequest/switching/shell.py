@@ -134,7 +134,8 @@ class Switch:
         """Advances every environment by one step and returns which of them explore.
 
         Each argument is one number an environment, or one for all. `step_arguments` makes
-        the first four of what an environment of Gymnasium returns.
+        reward, discount, and is_first or is_last of what Gymnasium's vector environments
+        return.
 
         Args:
           reward: what arrived with this observation. With the first observation of an
