@@ -169,10 +169,11 @@ def _step(
     signals: Signals,
     is_last: Bool[AnyArray, "B"] | None = None,
 ) -> tuple[Mode, SwitchState]:
-    for name in parts.needed:
-        if getattr(signals, name) is None:
-            raise ValueError(f"the trigger needs {name}: pass Signals({name}=...)")
-    signals = Signals(*[ZERO if row is None else row for row in signals])
+    if uniforms.shape != (expected := (UNIFORMS, len(state.begins))):
+        # A single row would pass for many variants: one coin for all environments.
+        raise ValueError(f"uniforms has the shape {uniforms.shape}, not {expected}")
+    if type(None) in map(type, signals):
+        signals = _fill_in(parts, signals)
     xp = namespace(state.begins, uniforms, *signals)
     if xp is not np:
         uniforms = xp.asarray(uniforms, np.float32)
@@ -205,6 +206,15 @@ def _step(
     return modes, state._replace(
         controllers=controllers, returns=returns, periods=counted, begins=begins
     )
+
+
+def _fill_in(parts: _Parts, signals: Signals) -> Signals:
+    """Returns the signals with 0 for those that were not given, if the trigger reads none
+    of these."""
+    for name in parts.needed:
+        if getattr(signals, name) is None:
+            raise ValueError(f"the trigger needs {name}: pass Signals({name}=...)")
+    return Signals(*[ZERO if row is None else row for row in signals])
 
 
 def _as_rows(xp: Any, signals: Signals, environments: int) -> Signals:
