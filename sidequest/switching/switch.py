@@ -108,6 +108,10 @@ def make_switch(
 ) -> SwitchFunctions:
     """Returns the functions that a `Switch` of these arguments is made of."""
     variant = parse(variant)
+    if signal is not None and not variant.informed:
+        raise ValueError(f"{variant} reads no signal; signal= is for informed ones")
+    if not (signal is None or callable(signal) or isinstance(signal, Signal)):
+        raise ValueError(f"signal is {signal!r}; it is a function, or a `Signal`")
     fixed = name_arms(variant, arms)
     arrays = fix_arms(variant_arrays(variant), fixed)
     sources = {}

@@ -595,6 +595,11 @@ def test_arguments_that_mean_nothing_are_refused_in_one_line(arguments, message)
     assert "\n" not in str(caught.value)
 
 
+def test_the_functions_refuse_a_signal_that_nothing_reads():
+    with pytest.raises(ValueError, match="reads no signal"):
+        make_switch("XU-intra(10,blind,0.1,G)", signal=novelty)
+
+
 def test_any_whole_number_is_a_seed():
     for seed in (2**40, np.int64(3), True):
         Switch(INFORMED, seed=seed).step(value=0.0)
