@@ -350,8 +350,8 @@ _RENAMED = {
 
 
 def unknown_setting(name: str, components: Iterable[str] = ()) -> str:
-    """Returns the line about a name that is no setting's, nor one of these components: what
-    may have been meant."""
+    """Returns a message about an unknown setting, with the name of a setting, or of one of
+    these components, that may have been meant."""
     if name in _RENAMED:
         return f"no setting {name!r}; it is now called {_RENAMED[name]}"
     names = list(flatten(PAPER))

@@ -39,8 +39,8 @@ class SidequestError(Exception):
 
 
 class InvalidRequest(SidequestError, ValueError):
-    """A request cannot be met: there is no such game, or a run is in the way, or another
-    than the requested one. The message says why, and what can be done."""
+    """A request cannot be met: there is no such game, say, or the folder holds a run of
+    other settings. The message says why, and what can be done."""
 
 
 class VariantError(SidequestError, ValueError):
@@ -162,8 +162,9 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def unknown(kind: str, name: str, choices: Iterable[str], lists: str = "") -> str:
-    """`no figure 'agregate'; did you mean aggregate?`, or else which there are, or what
-    command `lists` them."""
+    """Returns a message about an unknown name, such as `no figure 'agregate'; did you mean
+    aggregate?`. If nothing is near, it has all choices, or the command that `lists` them.
+    """
     choices = list(choices)
     near = difflib.get_close_matches(name.lower(), choices, 3, 0.6)
     there = f"`{lists}` lists them" if lists else f"there are {', '.join(choices)}"

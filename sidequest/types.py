@@ -38,8 +38,8 @@ else:
 
 
 class Signals(NamedTuple):
-    """The inputs of a controller at one step. None is not given: `make_switch` takes it as
-    0, and refuses it where the trigger reads it."""
+    """The inputs of a controller at one step. A field that is None was not given: for
+    `make_switch` it counts as 0, or is an error if the trigger reads it."""
 
     is_first: Bool[AnyArray, "*B"]
     reward: Float[AnyArray, "*B"] = None

@@ -135,7 +135,8 @@ def with_sticky_actions(
 
 
 def _strip_weak_type(x: Any) -> Shaped[Array, "..."]:
-    """Games start from Python's 0, whose weak type a scan cannot carry."""
+    """Returns an array of a definite type. Games may start from Python's 0, whose weak type
+    a scan cannot carry."""
     x = jnp.asarray(x)
     return jax.lax.convert_element_type(x, x.dtype)
 

@@ -116,7 +116,7 @@ def resolve_sticky_actions(name: str, sticky_actions: float | None = None) -> fl
     """Returns the requested probability, or the game's own."""
     if sticky_actions is not None:
         return sticky_actions
-    return _STICKY_ACTIONS.get(_suite(name), 0.0)
+    return 0.0 if name in _registered else _STICKY_ACTIONS.get(_suite(name), 0.0)
 
 
 def register(name: str, factory: Factory) -> None:
@@ -165,7 +165,8 @@ def kind(name: str) -> Literal["compiled", "hosted", "frames"]:
     check(name)
     if is_atari(name):
         return "frames"
-    if _suite(name) in _COMPILED or isinstance(game := make(name), CompiledEnvironment):
+    ours = _suite(name) in _COMPILED and name not in _registered
+    if ours or isinstance(game := make(name), CompiledEnvironment):
         return "compiled"
     shape = game.spec.observation_shape
     return "frames" if len(shape) == 3 and min(shape[:2]) > _LARGEST_GRID else "hosted"

@@ -76,7 +76,7 @@ def describe(variant: Variant) -> list[str]:
             sentences.append(f"It never switches: every step is in {mode} mode.")
         case "step":
             sentences.append(
-                f"Each step for itself explores with probability {variant.exploit}, "
+                f"Each step explores with probability {variant.exploit}, "
                 "whatever the step before did."
             )
         case "episode":

@@ -65,6 +65,7 @@ _GAIN_HORIZON = np.array(10.0, np.float32)
 _FLAT = np.array(1e-12, np.float32)  # a variance below _FLAT * mean^2 is rounding
 DECADES = 8  # rates from 1 to 10^-7; lower ones share the last
 _LEAST_RATE = np.array(10.0 ** (1 - DECADES), np.float32)
+_LEAST_RATIO = np.array(1e-5, np.float32)  # of x+ / scale; `_saturated` needs it
 # A signal beyond it counts as this: its square must fit in float32.
 HUGE = np.array(1e18, np.float32)
 
@@ -122,7 +123,8 @@ def step(
 
     `key` is a key of JAX, or the uniform random number itself. Signals and rates may be of
     several environments [B], also at the first step after `init`. A signal that is not
-    finite is ignored: it would spoil the averages for good.
+    finite is ignored: it would spoil the averages for good. So is one at a rate of 0, at
+    which nothing switches. A rate above 1 counts as 1.
     """
     xp = namespace(signal, rate, state.mean)
     shape = np.broadcast_shapes(*map(np.shape, (signal, rate, state.mean)))
@@ -133,7 +135,9 @@ def step(
         state = tree_map(
             lambda leaf: xp.broadcast_to(leaf[..., None], (*leaf.shape, *shape)), state
         )
-    known, state = xp.isfinite(signal), turn_to(decade_of(rate), state)
+    known = xp.isfinite(signal) & (rate > 0)
+    rate = xp.where(rate > 0, xp.minimum(rate, ONE), ONE)
+    state = turn_to(decade_of(rate), state)
     seen = observe(bounded(xp.where(known, signal, ZERO)), rate, state, rule)
     ignored = state._replace(probability=ZERO)
     state = tree_map(lambda new, old: xp.where(known, new, old), seen, ignored)
@@ -207,7 +211,8 @@ def _printed(xp: Any, excess, rate, tau, gain):
 def _saturated(xp: Any, excess, rate, tau, gain):
     """The cap bounds x+ / scale by 1 / (rate gain), so that plain numbers will do."""
     scaled_rate = rate * gain
-    ratio = xp.minimum(xp.exp(excess), ONE / scaled_rate)
+    # At the first signal of a decade the growth would round to -1, and its log to -inf.
+    ratio = xp.maximum(xp.minimum(xp.exp(excess), ONE / scaled_rate), _LEAST_RATIO)
     growth = (ratio - ONE) / tau
     probability = xp.minimum(scaled_rate * ratio / (ONE + growth), ONE)
     gain = gain * xp.exp((rate - probability) / _GAIN_HORIZON)

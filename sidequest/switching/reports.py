@@ -19,7 +19,7 @@ _TRIGGERS = {int(COUNTER): "counter", int(COIN): "coin"}
 
 
 class Status(NamedTuple):
-    """Holds what every environment is doing, and why: arrays [streams]."""
+    """Holds what every environment is doing, and why: arrays with an entry for each."""
 
     explores: Bool[np.ndarray, "B"]
     elapsed: Int[np.ndarray, "B"]
@@ -28,7 +28,8 @@ class Status(NamedTuple):
     """What began the present period: `start` (of the episode), `counter`, `coin`, or the
     name of the informed trigger."""
     signal: Float[np.ndarray, "B"]
-    """The trigger's signal at the last decision; NaN where there was none."""
+    """The trigger's signal at the last step; NaN if it had none, as in explore periods of
+    fixed length."""
     probability: Float[np.ndarray, "B"]
     """The probability of a switch that the last step used."""
     rate: Float[np.ndarray, "B"]

@@ -92,12 +92,6 @@ class Switch:
         self.variant = parse(variant)
         self.streams = _whole("streams", streams, least=1)
         self.seed = _whole("seed", seed, least=0)
-        if signal is not None and not self.variant.informed:
-            raise ValueError(
-                f"{self.variant} reads no signal; signal= is for informed ones"
-            )
-        if not (signal is None or callable(signal) or isinstance(signal, Signal)):
-            raise ValueError(f"signal is {signal!r}; it is a function, or a `Signal`")
         self._arguments = {"arms": arms, "signal": signal, "bandit": bandit, "rule": rule}
         needed = () if signal is not None else self.variant.signals
         self._needed = [_GIVEN.index(name) for name in needed if name in _GIVEN]
@@ -134,7 +128,8 @@ class Switch:
         """Advances every environment by one step and returns which of them explore.
 
         Each argument is one number an environment, or one for all. `step_arguments` makes
-        the first four of what an environment of Gymnasium returns.
+        reward, discount, and is_first or is_last of what Gymnasium's vector environments
+        return.
 
         Args:
           reward: what arrived with this observation. With the first observation of an

@@ -108,6 +108,10 @@ def make_switch(
 ) -> SwitchFunctions:
     """Returns the functions that a `Switch` of these arguments is made of."""
     variant = parse(variant)
+    if signal is not None and not variant.informed:
+        raise ValueError(f"{variant} reads no signal; signal= is for informed ones")
+    if not (signal is None or callable(signal) or isinstance(signal, Signal)):
+        raise ValueError(f"signal is {signal!r}; it is a function, or a `Signal`")
     fixed = name_arms(variant, arms)
     arrays = fix_arms(variant_arrays(variant), fixed)
     sources = {}
@@ -169,15 +173,16 @@ def _step(
     signals: Signals,
     is_last: Bool[AnyArray, "B"] | None = None,
 ) -> tuple[Mode, SwitchState]:
-    for name in parts.needed:
-        if getattr(signals, name) is None:
-            raise ValueError(f"the trigger needs {name}: pass Signals({name}=...)")
-    signals = Signals(*[ZERO if row is None else row for row in signals])
+    if uniforms.shape != (expected := (UNIFORMS, len(state.begins))):
+        # A single row would pass for many variants: one coin for all environments.
+        raise ValueError(f"uniforms has the shape {uniforms.shape}, not {expected}")
+    if type(None) in map(type, signals):
+        signals = _fill_in(parts, signals)
     xp = namespace(state.begins, uniforms, *signals)
     if xp is not np:
         uniforms = xp.asarray(uniforms, np.float32)
         signals = _as_rows(xp, signals, len(state.begins))
-    first, begins = signals.is_first, state.begins
+    first, begins = xp.asarray(signals.is_first, bool), state.begins
     if may_hold(begins):  # also where the caller does not mark it
         first = first | begins
     last = None if is_last is None else xp.asarray(is_last, bool)
@@ -205,6 +210,15 @@ def _step(
     return modes, state._replace(
         controllers=controllers, returns=returns, periods=counted, begins=begins
     )
+
+
+def _fill_in(parts: _Parts, signals: Signals) -> Signals:
+    """Returns the signals with 0 for those that were not given, if the trigger reads none
+    of these."""
+    for name in parts.needed:
+        if getattr(signals, name) is None:
+            raise ValueError(f"the trigger needs {name}: pass Signals({name}=...)")
+    return Signals(*[ZERO if row is None else row for row in signals])
 
 
 def _as_rows(xp: Any, signals: Signals, environments: int) -> Signals:

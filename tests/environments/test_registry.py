@@ -125,6 +125,14 @@ def test_sticky_actions_that_would_not_reach_emulators_are_refused(monkeypatch):
         registry.make("mine:hosted", 0.25)
 
 
+def test_a_game_of_ones_own_in_a_suite_of_ours_is_as_it_was_made(monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    game = HostedGame(lambda **_: [], registry.make("pong").spec)
+    registry.register("classic:hosted", lambda: game)
+    assert registry.make("classic:hosted") is game
+    assert registry.kind("classic:hosted") == "frames"
+
+
 def test_the_papers_settings_are_for_frames():
     assert registry.fitting_preset("paper", "pong") == "paper"
     assert registry.fitting_preset("small", "pong") == "small-frames"

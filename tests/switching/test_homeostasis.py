@@ -195,16 +195,18 @@ def test_one_spike_does_not_silence_it():
     assert next_switch("printed") is None  # the fault that the saturated rule fixes
 
 
-def test_a_spike_as_the_first_signal_of_a_rate_does_not_silence_it():
+@pytest.mark.parametrize("spike", [30.0, -30.0, -1e9])
+def test_a_spike_as_the_first_signal_of_a_rate_does_not_spoil_it(spike):
     signal = np.abs(noise("normal", 1_200))
-    signal[1_000] = 30.0
+    signal[1_000] = spike
     state, probability = homeostasis.init(), []
     for t, x in enumerate(signal):
         rate = np.float32(0.01 if t < 1_000 else 0.1)
         _, state = homeostasis.step(np.float32(0.5), x, rate, state)
         probability.append(float(state.probability))
-    assert probability[1_000] == pytest.approx(0.1)
+    assert probability[1_000] == pytest.approx(0.1, rel=0.01)
     assert np.mean(probability[1_001:]) == pytest.approx(0.1, rel=0.1)
+    assert np.isfinite(state.scale.log)
 
 
 @pytest.mark.parametrize("rule", ["printed", "saturated"])
@@ -300,6 +302,18 @@ def test_a_signal_that_is_not_finite_is_ignored(array, bad):
     jax.tree.map(np.testing.assert_array_equal, spoilt, whole)
     assert known[2] == (False, 0.0)
     assert known[3] == known[-1] and known[3][1] > 0
+
+
+@pytest.mark.parametrize("array", [np.float32, jnp.float32])
+def test_rates_may_be_0_and_count_as_1_at_most(array):
+    signals, state, same = noise("lognormal", 60), homeostasis.init(), homeostasis.init()
+    signals[30] = 1e30  # at rate 0
+    for x, rate in zip(signals, [0.0, 0.1, 5.0] * 20, strict=True):
+        fired, state = homeostasis.step(array(0), array(x), array(rate), state)
+        assert bool(fired) == (rate > 0)
+        if rate:
+            _, same = homeostasis.step(array(0), array(x), array(min(rate, 1.0)), same)
+            jax.tree.map(np.testing.assert_array_equal, state[:5], same[:5])
 
 
 def test_the_saturated_rule_is_the_default():

@@ -148,6 +148,15 @@ def test_a_signal_that_the_trigger_needs_and_does_not_get_is_named(xp, compiled)
             step(switch.init(2), uniforms, Signals(first, **some))
 
 
+@pytest.mark.parametrize(("xp", "compiled"), [(np, False), (jnp, False), (jnp, True)])
+@pytest.mark.parametrize("shape", [(), (3,), (1, 3), (3, UNIFORMS)])
+def test_uniform_numbers_of_another_shape_are_refused(xp, compiled, shape):
+    switch = make_switch("XU-intra(9,blind,0.1,G)")
+    step = jax.jit(switch.step) if compiled else switch.step
+    with pytest.raises(ValueError, match=r"uniforms has the shape \(.*, not \(4, 3\)"):
+        step(switch.init(3), xp.zeros(shape), Signals(xp.ones(3, bool)))
+
+
 def test_numpy_stays_numpy_and_jax_stays_jax():
     for xp, key in [(np, np.float32(0.5)), (jnp, jax.random.key(0))]:
         state = jax.tree.map(xp.asarray, homeostasis.init())

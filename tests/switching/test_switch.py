@@ -178,6 +178,18 @@ def test_the_functions_run_in_a_scan():
     assert draw_trace(modes[:, 1], first[:, 1]) == "GGGXXGG|GGGXX"
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_the_functions_take_marks_of_any_type(dtype):
+    functions, rng = make_switch("XU-intra(3,informed,0.1,G)"), np.random.default_rng(0)
+    told, known = functions.init(2), functions.init(2)
+    for _ in range(100):
+        first, numbers = rng.random(2) < 0.1, rng.random((3, 2), np.float32)
+        uniforms = rng.random((UNIFORMS, 2), np.float32)
+        modes, told = functions.step(told, uniforms, Signals(first.astype(dtype), *numbers))
+        expected, known = functions.step(known, uniforms, Signals(first, *numbers))
+        np.testing.assert_array_equal(modes, expected)
+
+
 # Save and continue.
 
 
@@ -581,6 +593,11 @@ def test_arguments_that_mean_nothing_are_refused_in_one_line(arguments, message)
     with pytest.raises(ValueError, match=message) as caught:
         Switch(**{"variant": INFORMED, **arguments})
     assert "\n" not in str(caught.value)
+
+
+def test_the_functions_refuse_a_signal_that_nothing_reads():
+    with pytest.raises(ValueError, match="reads no signal"):
+        make_switch("XU-intra(10,blind,0.1,G)", signal=novelty)
 
 
 def test_any_whole_number_is_a_seed():
