@@ -42,8 +42,8 @@ from sidequest.switching.variants import Variant, parse
 from sidequest.types import Signals
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float
-    from numpy.typing import ArrayLike
+    from jaxtyping import Float
+    from numpy.typing import ArrayLike, NDArray
 
 _VERSION = 4  # of `Switch.state_dict`
 _SPAWN = 0x51DE
@@ -98,6 +98,10 @@ class Switch:
             )
         if not (signal is None or callable(signal) or isinstance(signal, Signal)):
             raise ValueError(f"signal is {signal!r}; it is a function, or a `Signal`")
+        if not callable(bandit):
+            raise ValueError(
+                "bandit makes a bandit from a number of arms; pass ucb, not ucb(4)"
+            )
         self._arguments = {"arms": arms, "signal": signal, "bandit": bandit, "rule": rule}
         needed = () if signal is not None else self.variant.signals
         self._needed = [_GIVEN.index(name) for name in needed if name in _GIVEN]
@@ -130,11 +134,11 @@ class Switch:
         action_mismatch: ArrayLike | None = None,
         value_variance: ArrayLike | None = None,
         novelty: ArrayLike | None = None,
-    ) -> Bool[np.ndarray, "B"]:
+    ) -> NDArray[np.bool_]:
         """Advances every environment by one step and returns which of them explore.
 
         Each argument is one number an environment, or one for all. `step_arguments` makes
-        the first four of what an environment of Gymnasium returns.
+        all but the signals of what an environment of Gymnasium returns.
 
         Args:
           reward: what arrived with this observation. With the first observation of an
@@ -213,7 +217,7 @@ class Switch:
         return self._quiet.run(np.full, self._shape, array, dtype)
 
     @property
-    def modes(self) -> Bool[np.ndarray, "B"]:
+    def modes(self) -> NDArray[np.bool_]:
         """Returns which environments explore: what the last step returned."""
         return self._state.controllers.mode.copy()
 

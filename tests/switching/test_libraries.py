@@ -148,6 +148,14 @@ def test_a_signal_that_the_trigger_needs_and_does_not_get_is_named(xp, compiled)
             step(switch.init(2), uniforms, Signals(first, **some))
 
 
+@pytest.mark.parametrize("shape", [(STREAMS,), (STREAMS, UNIFORMS), (1, STREAMS)])
+def test_random_numbers_of_another_shape_are_refused(shape):
+    switch = make_switch("XU-step-level-0.5")
+    state, signals = switch.init(STREAMS), Signals(jnp.ones(STREAMS, bool))
+    with pytest.raises(ValueError, match="uniforms has the shape .* expected"):
+        jax.jit(switch.step)(state, jnp.zeros(shape), signals)
+
+
 def test_numpy_stays_numpy_and_jax_stays_jax():
     for xp, key in [(np, np.float32(0.5)), (jnp, jax.random.key(0))]:
         state = jax.tree.map(xp.asarray, homeostasis.init())
