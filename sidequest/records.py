@@ -486,12 +486,16 @@ def write_synced(path: Path, data: bytes, sync: bool = True) -> None:
     """
     part = path.with_name(f".{os.getpid()}-{path.name}")
     part.unlink(missing_ok=True)
-    with part.open("xb") as file:
-        file.write(data)
-        file.flush()
-        if sync:
-            os.fsync(file.fileno())
-    os.replace(part, path)
+    try:
+        with part.open("xb") as file:
+            file.write(data)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)  # on a full disk it would take the last room
+        raise
 
 
 def sync_folder(path: Path) -> None:

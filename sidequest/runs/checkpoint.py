@@ -393,10 +393,14 @@ def by_path(tree) -> dict[str, Any]:
 
 
 def save(path: Path, tree) -> None:
-    """Writes the arrays of a tree, each under its path in the tree."""
+    """Writes the arrays of a tree, each under its path in the tree; raises `CannotWrite`
+    if that is not possible."""
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **by_path(tree))
-    write_synced(path, content.getvalue())
+    try:
+        write_synced(path, content.getvalue())
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def load(path: Path, data: bytes, spec: _Tree) -> _Tree:

@@ -125,6 +125,16 @@ def test_case_22_disk_full_when_the_last_rows_are_noted(tmp_path, monkeypatch):
     assert read_table(tmp_path, "episodes").height == 1
 
 
+def test_disk_full_when_the_parameters_are_written(tmp_path):
+    """That was said of standard output, without a word on how to resume."""
+    Recorder(tmp_path, RUN).close()
+    before = sorted(os.listdir(tmp_path))
+    with largest_file(1_000):
+        with pytest.raises(CannotWrite, match=r"parameters.npz: .*resume with: sideq"):
+            checkpoint.save(tmp_path / "parameters.npz", {"noise": np.zeros(1_000)})
+    assert sorted(os.listdir(tmp_path)) == before  # nothing half written takes up room
+
+
 def test_case_23_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
