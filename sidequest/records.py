@@ -343,8 +343,8 @@ def write_failures(folder: Path, reasons: Mapping[str, str], traces: Iterable[st
 
 _MOVED = "move the folder of this run away, and run it again"
 _REWRITTEN = (
-    "move this file away, and the same command writes it again: runs that have finished "
-    "are not repeated"
+    "move this file away; `sidequest study` writes it again, and repeats no run that has "
+    "finished"
 )
 
 
