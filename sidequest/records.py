@@ -335,8 +335,8 @@ def write_failures(folder: Path, reasons: Mapping[str, str], traces: Iterable[st
 
 _MOVED = "move the folder of this run away, and run it again"
 _REWRITTEN = (
-    "move this file away, and the same command writes it again: runs that have finished "
-    "are not repeated"
+    "move this file away; `sidequest study` writes it again, and repeats no run that has "
+    "finished"
 )
 
 
@@ -478,12 +478,16 @@ def write_synced(path: Path, data: bytes, sync: bool = True) -> None:
     """
     part = path.with_name(f".{os.getpid()}-{path.name}")
     part.unlink(missing_ok=True)
-    with part.open("xb") as file:
-        file.write(data)
-        file.flush()
-        if sync:
-            os.fsync(file.fileno())
-    os.replace(part, path)
+    try:
+        with part.open("xb") as file:
+            file.write(data)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)  # on a full disk it would take the last room
+        raise
 
 
 def sync_folder(path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from sidequest.environments import atari, gym, suites
 from sidequest.environments.base import (
@@ -21,7 +22,7 @@ from sidequest.environments.base import (
 )
 from sidequest.environments.scores import KNOWN, Known
 from sidequest.errors import InvalidRequest
-from sidequest.types import Timestep
+from sidequest.types import EnvironmentSpec, Timestep
 
 Factory: TypeAlias = Callable[[], CompiledEnvironment | HostedGame]
 
@@ -86,18 +87,44 @@ def _make_own(name: str, sticky: float) -> CompiledEnvironment | HostedGame:
         with redirect_stdout(sys.stderr):  # what it prints is not the command's output
             made = gym.load(name)()
         if isinstance(made, CompiledEnvironment):  # fails now, if it does
+            _check_spec(made.spec)
             jax.eval_shape(partial(_play, made))
         if isinstance(made, HostedGame) and sticky:
             raise gym.BrokenRule(_STICKY_ELSEWHERE)
         if isinstance(made, CompiledEnvironment | HostedGame):
             return made
         game = gym.make(name, made, sticky)
+        _check_spec(game.spec)
         with suppress(Exception):  # one that was never reset may not know how to close
             made.close()
         return game
     except (Exception, SystemExit) as error:
         fault = gym.describe(error)
         raise InvalidRequest(f"{name} cannot be played: {fault}") from error
+
+
+def _check_spec(spec: EnvironmentSpec) -> None:
+    """Raises `BrokenRule` unless there is something to see, and something to do."""
+    sizes = {
+        "observation_shape": spec.observation_shape,
+        "num_actions": (spec.num_actions,),
+        "categories": spec.categories or (),
+        "frames_per_step": (spec.frames_per_step,),
+        "max_steps": () if spec.max_steps is None else (spec.max_steps,),
+    }
+    for name, numbers in sizes.items():
+        if not all(isinstance(n, int | np.integer) and n >= 1 for n in numbers):
+            found = getattr(spec, name)
+            raise gym.BrokenRule(
+                f"its {name} is {found}; it is a whole number of 1 or more"
+            )
+    if not 0 < spec.maximum < np.inf:
+        raise gym.BrokenRule(f"its maximum is {spec.maximum}; it is above 0")
+    if spec.categories and spec.observation_shape[-1:] != (len(spec.categories),):
+        raise gym.BrokenRule(
+            f"its categories are {spec.categories}, not one for each index of observations "
+            f"of shape {spec.observation_shape}"
+        )
 
 
 def _play(environment: CompiledEnvironment) -> Any:

@@ -5,6 +5,7 @@ Blue exploits, magenta explores. The two differ in lightness too, and explore is
 taller bar, so that no reader depends on the hue.
 """
 
+import io
 import itertools
 import re
 import textwrap
@@ -25,6 +26,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from sidequest.figures.statistics import FEWEST_SEEDS
+from sidequest.records import write_synced
 from sidequest.wording import plural
 
 BLUE = "#4a86c5"
@@ -209,8 +211,10 @@ def save(figure: Figure, path: Path) -> Path:
         raise ValueError(f"{path} ends with {path.suffix!r}; allowed: .png, .svg")
     path.parent.mkdir(parents=True, exist_ok=True)
     metadata = {"Date": None} if path.suffix == ".svg" else None
+    content = io.BytesIO()
     with matplotlib.rc_context(fname=_STYLE):  # ticks are made as late as this
-        figure.savefig(path, metadata=metadata)
+        figure.savefig(content, format=path.suffix[1:], metadata=metadata)
+    write_synced(path, content.getvalue())
     figure.set_layout_engine("none")  # the layout is found; a second format need not search
     return path
 

@@ -399,7 +399,8 @@ def by_path(tree) -> dict[str, Any]:
 
 
 def save(path: Path, tree) -> None:
-    """Writes the arrays of a tree, each under its path in the tree."""
+    """Writes the arrays of a tree, each under its path in the tree; raises `CannotWrite`
+    if that is not possible."""
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **by_path(tree))
     with writing(path):

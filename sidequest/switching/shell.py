@@ -42,8 +42,8 @@ from sidequest.switching.variants import Variant, parse
 from sidequest.types import Signals
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float
-    from numpy.typing import ArrayLike
+    from jaxtyping import Float
+    from numpy.typing import ArrayLike, NDArray
 
 _VERSION = 4  # of `Switch.state_dict`
 _SPAWN = 0x51DE
@@ -124,7 +124,7 @@ class Switch:
         action_mismatch: ArrayLike | None = None,
         value_variance: ArrayLike | None = None,
         novelty: ArrayLike | None = None,
-    ) -> Bool[np.ndarray, "B"]:
+    ) -> NDArray[np.bool_]:
         """Advances every environment by one step and returns which of them explore.
 
         Each argument is one number an environment, or one for all. `step_arguments` makes
@@ -208,7 +208,7 @@ class Switch:
         return self._quiet.run(np.full, self._shape, array, dtype)
 
     @property
-    def modes(self) -> Bool[np.ndarray, "B"]:
+    def modes(self) -> NDArray[np.bool_]:
         """Returns which environments explore: what the last step returned."""
         return self._state.controllers.mode.copy()
 

@@ -112,6 +112,8 @@ def make_switch(
         raise ValueError(f"{variant} reads no signal; signal= is for informed ones")
     if not (signal is None or callable(signal) or isinstance(signal, Signal)):
         raise ValueError(f"signal is {signal!r}; it is a function, or a `Signal`")
+    if not callable(bandit):
+        raise ValueError("bandit makes a bandit from a number of arms: ucb, not ucb(4)")
     fixed = name_arms(variant, arms)
     arrays = fix_arms(variant_arrays(variant), fixed)
     sources = {}
@@ -274,18 +276,47 @@ def _own_signal(signal: SignalFunction) -> Signal:
     """Returns the user's signal; it may compute with any array library."""
     source = signal if isinstance(signal, Signal) else stateless(signal)
 
-    def step(signals: Signals, state: Any) -> tuple[Any, Any, Any]:
+    def init() -> Any:
+        memory = source.init()
+        tree_map(_refuse_objects, memory)
+        return memory
+
+    def step(signals: Signals, memory: Any) -> tuple[Any, Any, Any]:
         xp, shape = namespace(signals.is_first), signals.is_first.shape
-        x, ready, state = source.step(_as_rows(xp, signals, *shape), state)
+        x, ready, new = source.step(_as_rows(xp, signals, *shape), memory)
         if x is None or np.shape(x) not in ((), shape):
             given = "None" if x is None else f"the shape {np.shape(x)}"
             raise ValueError(
                 f"signal returned {given}; it returns a number for each environment"
             )
         x = xp.broadcast_to(xp.asarray(x, np.float32), shape)
-        return x, xp.asarray(ready, bool), tree_map(xp.array, state)
+        return x, xp.asarray(ready, bool), _keep_shapes(xp, memory, new)
 
-    return Signal(source.init, step)
+    return Signal(init, step)
+
+
+def _refuse_objects(memory: Any) -> None:
+    if np.asarray(memory).dtype.hasobject:
+        raise ValueError(
+            f"signal remembers {memory!r}; its init returns an array or tuples of arrays"
+        )
+
+
+def _keep_shapes(xp: Any, memory: Any, new: Any) -> Any:
+    """Returns the new memory in the structure of the last one, which saving relies on."""
+
+    def keep(old: Any, new: Any) -> Any:
+        new = xp.asarray(new)
+        if new.shape != old.shape:
+            raise ValueError(f"{new.shape} instead of {old.shape}")
+        return new.astype(xp.result_type(new, old))  # NumPy keeps what an environment had
+
+    try:
+        return tree_map(keep, memory, new)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"signal returned a memory of another shape than init's: {error}"
+        ) from None
 
 
 def count_episodes(

@@ -99,6 +99,10 @@ class Scaled(Walk):
 scaled = Scaled
 
 
+class Blind(Walk):
+    observation_space = spaces.Box(0, 1, (0,))
+
+
 class Continuous(Walk):
     action_space = spaces.Box(-1, 1, (1,))
 
@@ -136,6 +140,27 @@ def _compiled(start, change, terminated):
         return change(state), np.zeros(1), 1.0, terminated, False
 
     return auto_reset(lambda key: (start, np.zeros(1)), step, spec)
+
+
+def _with_spec(**fields):
+    from sidequest.environments.base import EnvironmentSpec, auto_reset
+
+    spec = EnvironmentSpec("odd", (2,), np.dtype(np.float32), num_actions=2)
+    spec = spec._replace(**fields)
+
+    def step(key, state, action):
+        return state, np.zeros(spec.observation_shape), 1.0, False, False
+
+    return auto_reset(lambda key: (0, np.zeros(spec.observation_shape)), step, spec)
+
+
+no_action = partial(_with_spec, num_actions=0)
+half_action = partial(_with_spec, num_actions=2.5)
+no_frame = partial(_with_spec, frames_per_step=0)
+no_time = partial(_with_spec, max_steps=0)
+no_scale = partial(_with_spec, maximum=0.0)
+compiled_blind = partial(_with_spec, observation_shape=(0,))
+one_category = partial(_with_spec, categories=(3,))
 
 
 compiled_type = partial(_compiled, 0, lambda state: state + 0.5, False)

@@ -148,6 +148,17 @@ def test_other_observations_are_refused(space):
         (OWN + "compiled_breaks", r"KeyError: 'door' \(.*own.py:\d+\)$"),
         (OWN + "compiled_type", r"TypeError: .*timestep\[0\].*int32\[\].*float32\[\]"),
         (OWN + "compiled_shape", r"TypeError: .*timestep\[0\].*float32\[3\]"),
+        (OWN + "Blind", r"its observation_shape is \(0,\); it is a whole number of 1"),
+        (
+            OWN + "compiled_blind",
+            r"its observation_shape is \(0,\); it is a whole number of 1",
+        ),
+        (OWN + "no_action", "its num_actions is 0; it is a whole number of 1"),
+        (OWN + "half_action", "its num_actions is 2.5; it is a whole number of 1"),
+        (OWN + "no_frame", "its frames_per_step is 0; it is a whole number of 1"),
+        (OWN + "no_time", "its max_steps is 0; it is a whole number of 1"),
+        (OWN + "no_scale", "its maximum is 0.0; it is above 0$"),
+        (OWN + "one_category", r"its categories are \(3,\), not one for each index"),
         (OWN + "leaves", r"SystemExit: 3 \(.*own.py:\d+\)$"),
     ],
 )

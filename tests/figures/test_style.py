@@ -3,12 +3,14 @@
 import itertools
 
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from sidequest.figures import style
 from sidequest.study.studies import STUDIES
 from sidequest.switching.variants import parse
 from tests.figures.made_up import VARIANTS
+from tests.reliability.test_disk import largest_file
 
 
 def test_a_variant_looks_the_same_whatever_its_explore_mode():
@@ -100,3 +102,15 @@ def test_an_axis_shows_zero(values, low, high):
     bottom, top = axes.get_ylim()
     assert bottom == pytest.approx(low - 0.04 * (high - low))
     assert top == pytest.approx(low + 1.06 * (high - low))
+
+
+@pytest.mark.parametrize("suffix", style.SUFFIXES)
+def test_a_full_disk_leaves_the_picture_that_was_there(suffix, tmp_path):
+    path, figure = tmp_path / f"picture{suffix}", Figure()
+    figure.text(0.5, 0.5, "picture")
+    path.write_bytes(b"before")
+    with largest_file(100), pytest.raises(OSError):
+        style.save(figure, path)
+    assert path.read_bytes() == b"before" and list(tmp_path.iterdir()) == [path]
+    style.save(figure, path)
+    assert path.stat().st_size > 1_000

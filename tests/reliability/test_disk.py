@@ -157,6 +157,16 @@ def test_a_full_disk_is_told_with_the_file(tmp_path, write, name):
         write(tmp_path)
 
 
+def test_disk_full_when_the_parameters_are_written(tmp_path):
+    """That was said of standard output, without a word on how to resume."""
+    Recorder(tmp_path, RUN).close()
+    before = sorted(os.listdir(tmp_path))
+    with largest_file(1_000):
+        with pytest.raises(CannotWrite, match=r"parameters.npz: .*resume with: sideq"):
+            checkpoint.save(tmp_path / "parameters.npz", {"noise": np.zeros(1_000)})
+    assert sorted(os.listdir(tmp_path)) == before  # nothing half written takes up room
+
+
 def test_case_23_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))

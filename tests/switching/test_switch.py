@@ -581,6 +581,7 @@ def test_wrong_shapes_are_refused():
         ({"rule": "foo"}, "rule is 'foo'; it is 'saturated' or 'printed'"),
         ({"rule": None}, "rule is None"),
         ({"signal": 3}, "signal is 3; it is a function"),
+        ({"bandit": bandits.ucb(4)}, "bandit makes a bandit from a number of arms"),
         ({"variant": None}, "a variant is a name such as .*; got None"),
         ({"variant": 7}, "got 7"),
         (
@@ -717,6 +718,46 @@ def test_a_memory_that_starts_as_a_whole_number_can_be_saved():
     for other in (copy.deepcopy(switch), copy.copy(switch)):
         other.step(reward=0.0)
         assert other.status().signal.tolist() == pytest.approx([0.09, 0.45])
+
+
+def remembering(first, following):
+    """A signal whose memory starts as `first` and then is `following`."""
+    return Signal(lambda: first, lambda signals, memory: (signals.reward, True, following))
+
+
+@pytest.mark.parametrize(
+    "first, following",
+    [(0.0, 0.0), (np.zeros(2), np.zeros((3, 2))), ((0.0, 0.0), np.zeros(2)), (0.0, None)],
+)
+def test_a_memory_that_changes_its_shape_is_refused(first, following):
+    """Its state could not be loaded again."""
+    switch = Switch(INFORMED, streams=2, signal=remembering(first, following))
+    with pytest.raises(ValueError, match="signal returned a memory of another shape"):
+        switch.step()
+
+
+@pytest.mark.parametrize("first", [None, {"mean": 0.0}])
+def test_a_memory_that_is_no_array_is_refused(first):
+    with pytest.raises(ValueError, match="its init returns an array or tuples of arrays"):
+        Switch(INFORMED, signal=remembering(first, first))
+
+
+def test_a_memory_may_come_back_as_a_list_and_less_precise():
+    def step(signals, memory):
+        last, count = memory
+        return abs(signals.reward - last), True, [signals.reward, count + 1]
+
+    def make():
+        return Switch(INFORMED, streams=2, signal=Signal(lambda: (0.0, 0), step))
+
+    switch, other = make(), make()
+    switch.step(reward=5.0, is_last=[True, False])  # the first waits, with what it had
+    other.load_state_dict(switch.state_dict())
+    for each in (switch, other):
+        kept = each.state_dict()
+        assert kept["controllers.memories.0.0"].tolist() == [0.0, 5.0]
+        assert kept["controllers.memories.0.1"].tolist() == [0, 1]
+        assert each.step(reward=3.0).shape == (2,)
 
 
 def test_symmetric_informed_holds_its_rate_over_both_modes_together():
