@@ -173,7 +173,7 @@ def leave_gpus_to_others() -> None:
 
 def use_compilation_cache() -> None:
     """Keeps compiled programs on disk, so that a second start is quick."""
-    from sidequest.runs.process import keep_programs
+    import jax
 
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    keep_programs(str(home / "sidequest" / "jax"))
+    jax.config.update("jax_compilation_cache_dir", str(home / "sidequest" / "jax"))

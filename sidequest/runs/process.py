@@ -10,10 +10,6 @@ pipe when it arrives.
 own (`flock`): it ends with its holder, however that ended. A lock file that nobody holds is
 taken over, whatever it contains; its content tells people who holds it. A file system
 without such locks, as some clusters have, keeps no processes apart.
-
-**Compiled programs.** JAX keeps them in a folder, and never replaces one that it cannot
-read, such as one that was cut short by a full disk: it warns at every start, and compiles
-again. So damaged ones are removed when it warns.
 """
 
 import contextlib
@@ -22,15 +18,10 @@ import json
 import os
 import platform
 import signal
-import sys
 import threading
 import time
-import warnings
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from sidequest.errors import RunBusy, writing
 
@@ -187,31 +178,3 @@ def _holder(path: Path) -> str:
         return f"process {holder['pid']} on {holder['host']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
-
-
-def keep_programs(folder: str) -> None:
-    """Makes JAX keep compiled programs in this folder."""
-    import jax
-
-    jax.config.update("jax_compilation_cache_dir", folder)
-    warnings.showwarning = partial(_show_warning, Path(folder), warnings.showwarning)
-
-
-def _show_warning(
-    programs: Path, show: Callable[..., None], message: Warning | str, *where: Any
-) -> None:
-    """Shows a warning; if it says that JAX could not read or write a compiled program,
-    removes those that are damaged instead."""
-    if "persistent compilation cache entry" not in str(message):
-        show(message, *where)
-        return
-    for path in programs.glob("*-cache"):
-        with contextlib.suppress(OSError):
-            try:
-                zlib.decompress(path.read_bytes())
-            except zlib.error:
-                path.unlink()
-    fault, _, reason = str(message).partition(": ")
-    verb = "kept" if "writing" in fault else "read"
-    said = f"a compiled program cannot be {verb} in {programs}: {reason}"
-    print(said, file=sys.stderr, flush=True)

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple, TypeAlias
 from sidequest.errors import ConfigError, Interrupted
 from sidequest.records import core_numbers
 from sidequest.runs.display import GroupDisplay, Progress
-from sidequest.runs.process import keep_programs
 from sidequest.study.scheduler import (
     Group,
     Machine,
@@ -65,8 +64,7 @@ class Share(NamedTuple):
         if self.cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, self.cores)
         jax.config.update("jax_num_cpu_devices", self.devices)
-        if self.cache:
-            keep_programs(self.cache)
+        jax.config.update("jax_compilation_cache_dir", self.cache)
 
 
 class _PipeDisplay:

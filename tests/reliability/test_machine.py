@@ -171,33 +171,3 @@ def test_a_stream_that_was_closed_gets_its_number_back():
     closed = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-c", code]
     done = subprocess.run(closed, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "True\n")
-
-
-COMPILE = """
-import sys
-import jax
-from sidequest.runs.process import keep_programs
-
-for name in ("min_compile_time_secs", "min_entry_size_bytes"):
-    jax.config.update(f"jax_persistent_cache_{name}", -1)
-keep_programs(sys.argv[1])
-jax.jit(lambda x: x + 1)(1.0)
-"""
-
-
-def test_a_damaged_program_is_compiled_again_once(tmp_path):
-    """JAX never replaced it, and warned at every start."""
-
-    def start():
-        command = [sys.executable, "-c", COMPILE, str(tmp_path)]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stderr
-
-    assert start() == ""
-    programs = list(tmp_path.glob("*-cache"))
-    assert programs
-    for path in programs:
-        path.write_bytes(path.read_bytes()[:100])
-    said = start()
-    assert said.startswith(f"a compiled program cannot be read in {tmp_path}: ")
-    assert said.count("\n") == 1
-    assert start() == ""
