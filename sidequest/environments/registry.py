@@ -86,8 +86,9 @@ def _make_own(name: str, sticky: float) -> CompiledEnvironment | HostedGame:
     try:
         with redirect_stdout(sys.stderr):  # what it prints is not the command's output
             made = gym.load(name)()
-        if isinstance(made, CompiledEnvironment):  # fails now, if it does
+        if isinstance(made, CompiledEnvironment | HostedGame):
             _check_spec(made.spec)
+        if isinstance(made, CompiledEnvironment):  # fails now, if it does
             jax.eval_shape(partial(_play, made))
         if isinstance(made, HostedGame) and sticky:
             raise gym.BrokenRule(_STICKY_ELSEWHERE)

@@ -187,6 +187,12 @@ def hosted():
     return HostedGame(lambda **_: [], Drawn.spec)
 
 
+def hosted_blind():
+    """A game by our own protocol that shows nothing."""
+    game = hosted()
+    return game._replace(spec=game.spec._replace(observation_shape=(0,)))
+
+
 def talks():
     """Prints while it is made."""
     print("made")

@@ -153,6 +153,7 @@ def test_other_observations_are_refused(space):
             OWN + "compiled_blind",
             r"its observation_shape is \(0,\); it is a whole number of 1",
         ),
+        (OWN + "hosted_blind", r"its observation_shape is \(0,\); it is a whole number"),
         (OWN + "no_action", "its num_actions is 0; it is a whole number of 1"),
         (OWN + "half_action", "its num_actions is 2.5; it is a whole number of 1"),
         (OWN + "no_frame", "its frames_per_step is 0; it is a whole number of 1"),
