@@ -258,29 +258,28 @@ DRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(d
 TIP = "document.getElementById('tip')"
 
 
+def point_at(page, selector: str) -> dict[str, float]:
+    """Scrolls to an element and returns a point in it. The page is drawn before, since a
+    hint that appears moves what is below, and after, since scrolling hides the tip."""
+    page.run(DRAWN)
+    centred = "{block: 'center', behavior: 'instant'}"
+    page.run(f"document.querySelector({selector!r}).scrollIntoView({centred})")
+    page.run(DRAWN)
+    box = page.run(f"document.querySelector({selector!r}).getBoundingClientRect().toJSON()")
+    return {"x": box["x"] + 5, "y": box["y"] + 5}
+
+
 def test_a_name_is_explained_on_hover_and_on_a_tap(page):
     name = "#scores tbody tr:first-child abbr"
     assert page.run(f"{TIP}.hidden")
-    x, y = page.run(
-        f"(() => {{ const one = document.querySelector({name!r});"
-        "one.scrollIntoView({block: 'center', behavior: 'instant'});"
-        "const box = one.getBoundingClientRect(); return [box.x + 5, box.y + 5] })()"
-    )
-    page.run(DRAWN)  # scrolling is over, which hides what is shown
-    page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    page.call("Input.dispatchMouseEvent", type="mouseMoved", **point_at(page, name))
     says = "Each step explores with probability 0.01. Exploring (XU) means uniformly random"
     assert page.run(f"!{TIP}.hidden && {TIP}.textContent").startswith(says)
-    page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y + 300)
+    page.call("Input.dispatchMouseEvent", type="mouseMoved", x=0, y=0)
     assert page.run(f"{TIP}.hidden")
     page.resize(390)
-    centred = "{block: 'center', behavior: 'instant'}"
-    page.run(f"document.querySelector({name!r}).scrollIntoView({centred})")
-    x, y = page.run(
-        f"(() => {{ const box = document.querySelector({name!r}).getBoundingClientRect();"
-        "return [box.x + 5, box.y + 5] })()"
-    )
-    page.run(DRAWN)
-    page.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+    touched = [point_at(page, name)]
+    page.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=touched)
     page.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
     assert page.run(f"!{TIP}.hidden && {TIP}.getBoundingClientRect().right <= 390")
     page.press("Escape")
