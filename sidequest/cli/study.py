@@ -90,10 +90,10 @@ def study(
     if cluster is None and workers is None:
         workers = chosen.workers and min(chosen.workers, available_cores())
     use_compilation_cache()  # these before a game of the user's starts JAX
-    if not workers and cluster is None:
-        use_all_cores()
-    elif not dry_run:
+    if dry_run or workers or cluster is not None:
         leave_gpus_to_others()
+    else:
+        use_all_cores()
     chosen = narrow(chosen, games or (), variants or (), seeds, seed, budget)
     jobs_of(chosen)  # refuses settings that do not fit the games
     folder = out or Path("studies", chosen.name.replace("/", "-"))

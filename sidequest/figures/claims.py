@@ -466,8 +466,6 @@ def _amount_is_not_enough(records: Records) -> Verdict:
 
 def binomial_tail(hits: int, trials: int, chance: float) -> float:
     """Returns P(Binomial(trials, chance) >= hits)."""
-    if chance in (0.0, 1.0):
-        return float(hits <= chance * trials)
     # By logarithms: a binomial coefficient of many trials is no floating-point number.
     return fsum(
         exp(

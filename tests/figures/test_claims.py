@@ -364,7 +364,6 @@ def test_settings_are_named_where_runs_of_a_game_differ(tmp_path):
         (0, 5, 0.3, 1.0),
         (2, 2, 0.5, 0.25),
         (1, 3, 0.1, 0.271),
-        (3, 3, 1.0, 1.0),
         (1_000, 2_000, 0.5, 0.5 + 0.5 * 0.017839),  # half of the middle term above one half
     ],
 )

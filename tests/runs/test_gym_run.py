@@ -198,6 +198,7 @@ def test_a_study_of_ones_own_environments(tmp_path):
         ("train XU-step-level-0.1 --game mine:corridor", "3 devices"),
         ("study quick/tiny --games mine:corridor", "3 devices"),
         ("study quick/tiny --games mine:corridor --workers 2", "1 devices, cpu"),
+        ("study quick/tiny --games mine:corridor --dry-run", "1 devices, cpu"),
     ],
 )
 def test_a_game_that_starts_jax_finds_it_set_up(tmp_path, words, expected):
@@ -210,11 +211,11 @@ import jax
 from sidequest import records
 records.available_cores = lambda: 3
 from sidequest.cli import main, train
-from sidequest.study import scheduler
+from sidequest.study import estimate, scheduler
 def said(*_, **__):
     print(jax.local_device_count("cpu"), "devices,", jax.config.jax_platforms, flush=True)
     raise SystemExit
-train._train_all = scheduler.run = said
+train._train_all = scheduler.run = estimate.forecast = said
 main()
 """
     paths = {name: word for name, word in os.environ.items() if name != "JAX_PLATFORMS"}
