@@ -230,7 +230,10 @@ def _as_rows(xp: Any, signals: Signals, environments: int) -> Signals:
     """Returns the signals as rows [B] of booleans and float32, the types of the state."""
     first, *numbers = signals
     zeros = xp.zeros(environments, np.float32)
-    rows = [zeros + xp.asarray(number, np.float32) for number in numbers]
+    rows = [
+        zeros if number is ZERO else zeros + xp.asarray(number, np.float32)
+        for number in numbers
+    ]
     return Signals(xp.asarray(first, bool), *rows)
 
 
@@ -292,7 +295,9 @@ def _own_signal(signal: SignalFunction) -> Signal:
             raise ValueError(
                 f"signal returned {given}; it returns a number for each environment"
             )
-        x = xp.broadcast_to(xp.asarray(x, np.float32), shape)
+        x = xp.asarray(x, np.float32)
+        if not x.ndim:
+            x = xp.broadcast_to(x, shape)
         return x, xp.asarray(ready, bool), _keep_shapes(xp, memory, new)
 
     return Signal(init, step)
