@@ -52,6 +52,7 @@ UNIFORMS = 1 + len(DIMENSIONS)
 """Uniform random numbers that a step of one environment takes: for its mode and its arm."""
 STATISTICS = ("p_X", "med_X", "rmed_X", "realised_rate", "return", "length")
 _LARGEST = float(np.finfo(np.float32).max)
+_PLAIN = {np.ndarray}  # types of what `_step` need not convert
 _SHARED = 4  # a bandit's update waits for a quarter of the environments
 
 SignalFunction: TypeAlias = Callable[[Signals], Any] | Signal
@@ -178,13 +179,10 @@ def _step(
     if uniforms.shape != (expected := (UNIFORMS, len(state.begins))):
         # A single row would pass for many variants: one coin for all environments.
         raise ValueError(f"uniforms has the shape {uniforms.shape}, not {expected}")
-    if type(None) in map(type, signals):
-        signals = _fill_in(parts, signals)
-    xp = namespace(state.begins, uniforms, *signals)
-    if xp is not np:
-        uniforms = xp.asarray(uniforms, np.float32)
-        signals = _as_rows(xp, signals, len(state.begins))
-    first, begins = xp.asarray(signals.is_first, bool), state.begins
+    xp: Any = np
+    if {type(state.begins), type(uniforms), *map(type, signals)} != _PLAIN:
+        xp, uniforms, signals = _as_arrays(parts, state, uniforms, signals)
+    first, begins = signals.is_first.astype(bool, copy=False), state.begins
     if may_hold(begins):  # also where the caller does not mark it
         first = first | begins
     last = None if is_last is None else xp.asarray(is_last, bool)
@@ -214,20 +212,28 @@ def _step(
     )
 
 
-def _fill_in(parts: _Parts, signals: Signals) -> Signals:
-    """Returns the signals with 0 for those that were not given, if the trigger reads none
-    of these."""
+def _as_arrays(
+    parts: _Parts, state: SwitchState, uniforms: Any, signals: Signals
+) -> tuple[Any, Any, Signals]:
+    """Returns a library and the numbers as its arrays; signals that were not given are 0 if
+    the trigger does not read them."""
     for name in parts.needed:
         if getattr(signals, name) is None:
             raise ValueError(f"the trigger needs {name}: pass Signals({name}=...)")
-    return Signals(*[ZERO if row is None else row for row in signals])
+    signals = Signals(*[ZERO if row is None else row for row in signals])
+    xp = namespace(state.begins, uniforms, *signals)
+    rows = _as_rows(xp, signals, len(state.begins))
+    return xp, xp.asarray(uniforms, np.float32), rows
 
 
 def _as_rows(xp: Any, signals: Signals, environments: int) -> Signals:
     """Returns the signals as rows [B] of booleans and float32, the types of the state."""
     first, *numbers = signals
     zeros = xp.zeros(environments, np.float32)
-    rows = [zeros + xp.asarray(number, np.float32) for number in numbers]
+    rows = [
+        zeros if number is ZERO else zeros + xp.asarray(number, np.float32)
+        for number in numbers
+    ]
     return Signals(xp.asarray(first, bool), *rows)
 
 
@@ -289,7 +295,9 @@ def _own_signal(signal: SignalFunction) -> Signal:
             raise ValueError(
                 f"signal returned {given}; it returns a number for each environment"
             )
-        x = xp.broadcast_to(xp.asarray(x, np.float32), shape)
+        x = xp.asarray(x, np.float32)
+        if not x.ndim:
+            x = xp.broadcast_to(x, shape)
         return x, xp.asarray(ready, bool), _keep_shapes(xp, memory, new)
 
     return Signal(init, step)
