@@ -45,6 +45,7 @@ _Batch: TypeAlias = Annotated[int, _Range("1 to 65536", lambda x: 1 <= x <= 2**1
 _Count0: TypeAlias = Annotated[int, _Range("0 or more", lambda x: x >= 0)]
 _Share: TypeAlias = Annotated[float, _Range("between 0 and 1", lambda x: 0 <= x <= 1)]
 _Decay: TypeAlias = Annotated[float, _Range("0 or more, and below 1", lambda x: 0 <= x < 1)]
+_NotNegative: TypeAlias = Annotated[float, _Range("0 or more", lambda x: x >= 0)]
 _Positive: TypeAlias = Annotated[float, _Range("above 0", lambda x: x > 0)]
 _Ratio: TypeAlias = Annotated[float, _Range("0.001 to 1000", lambda x: 0.001 <= x <= 1e3)]
 _Window: TypeAlias = Annotated[
@@ -138,9 +139,9 @@ class LearningConfig:
     watkins: bool | None = None
     """Watkins' Q(λ) trace cutting; None: as in the paper, only with XI. It helps on
     MinAtar, and can lose a far goal (docs/results/gpu_study, small_games)."""
-    optimistic_traces: bool = False
-    """Whether trace cutting spares returns that are worth more than the value which they
-    would end with: an explorer's find passes back n steps at a time. Ours."""
+    trace_tolerance: _NotNegative = 0.0
+    """Trace cutting spares actions worth less than the best by less than this many return
+    scales. Ours."""
     timeout_is_terminal: bool = True
     """Whether a time limit ends the return, as in DQN and its successors. Ours."""
     priority_mix: _Share = 0.9
@@ -379,7 +380,7 @@ def modernise(flat: Mapping[str, Any], game: str) -> dict[str, Any]:
     # Only Atari, whose names have no colon, had sticky actions.
     flat.setdefault("environment.sticky_actions", 0.0 if ":" in game else None)
     flat.setdefault("learning.priorities", "all")
-    flat.setdefault("learning.optimistic_traces", False)
+    flat.setdefault("learning.trace_tolerance", 0.0)
     flat.setdefault("novelty.episodic", True)
     flat.setdefault("novelty.centred", False)
     flat.setdefault("novelty.weight", 1.0)
@@ -421,10 +422,11 @@ def _faults_between_settings(config: Config) -> list[str]:
     steps, n_step = 2 * config.replay.block_length, config.learning.n_step
     if n_step > steps:
         faults.append(f"learning.n_step is {n_step}; a sequence trains on {steps} steps")
-    if config.learning.optimistic_traces and config.learning.watkins is False:
+    tolerance = config.learning.trace_tolerance
+    if tolerance and config.learning.watkins is False:
         faults.append(
-            "learning.optimistic_traces is True; it spares traces that would be cut, and "
-            "learning.watkins is False"
+            f"learning.trace_tolerance is {tolerance:g}; it spares traces from being cut, "
+            "and learning.watkins is False"
         )
     for name in ("network", "novelty"):
         torso = getattr(config, name)

@@ -82,8 +82,9 @@ class Rules(NamedTuple):
     not in those that it shares with the extrinsic head."""
     centre_novelty: bool = False
     """Whether intrinsic rewards are centred; see `scaling.scale_novelty`."""
-    optimistic_traces: bool = False
-    """Whether a trace is cut only where that does not lower the return."""
+    trace_tolerance: float = 0.0
+    """By how much less than the best action, in return scales, the one taken may be worth
+    without cutting the trace."""
     normalise_inputs: bool = False
     """Whether the network's input is (observation - mean) / unit. Otherwise most of a frame
     is what all frames share, such as the maze of Ms. Pac-Man. A step of Adam has the same
@@ -148,7 +149,8 @@ def r2d2_loss(
         network, target, normalisation, batch.steps, batch.core, rules.prefix
     )
     steps = jax.tree.map(lambda leaf: leaf[:, rules.prefix :], batch.steps)
-    errors = sequence_errors(q, q_target, steps, batch.rewards, rules)
+    tolerance = rules.trace_tolerance * scaling.used_scale(running)
+    errors = sequence_errors(q, q_target, steps, batch.rewards, rules, tolerance)
 
     statistics = scaling.batch_statistics(
         batch.rewards, is_terminal(steps, rules)[:, 1:], errors.targets, rules.heads
@@ -195,24 +197,21 @@ def sequence_errors(
     steps: Step,
     rewards: Float[Array, "N T-1 H"],
     rules: Rules,
+    tolerance: Float[Array, "H"],
 ) -> Errors:
-    """Returns the TD errors of every head on every transition of every sequence."""
+    """Returns the TD errors of every head on every transition of every sequence; the
+    tolerance of trace cutting is in the units of Q-values."""
     cutting = jnp.array([head.cut_traces for head in rules.heads])
 
     def one_sequence(q, q_target, steps: Step, rewards) -> Errors:
         values = double_q_values(q, q_target)[1:]
-        traces = greedy_traces(q[1:], steps.action[1:], cutting)
+        traces = continuing_traces(q[1:], steps.action[1:], cutting, tolerance)
         taken = jnp.take_along_axis(q, steps.action.reshape(-1, 1, 1), axis=-1)[:-1, :, 0]
         columns = []
         for h, head in enumerate(rules.heads):
             ends = episode_ends(steps, head, rules)
             target = n_step_targets(
-                rewards[:, h],
-                ends,
-                values[:, h],
-                traces[:, h],
-                rules.n_step,
-                rules.optimistic_traces,
+                rewards[:, h], ends, values[:, h], traces[:, h], rules.n_step
             )
             columns.append((td_errors(taken[:, h], target, ends), target))
         td, targets = (jnp.stack(column, axis=-1) for column in zip(*columns, strict=True))
@@ -270,17 +269,24 @@ def double_q_values(
     return jnp.take_along_axis(q_target, best, axis=-1)[..., 0]
 
 
-def greedy_traces(
-    q: Float[Array, "T H A"], actions: Int[Array, "T"], cut_traces: Bool[Array, "H"]
+def continuing_traces(
+    q: Float[Array, "T H A"],
+    actions: Int[Array, "T"],
+    cut_traces: Bool[Array, "H"],
+    tolerance: Float[Array, "H"],
 ) -> Bool[Array, "T H"]:
     """Returns where a return may continue through a state: Watkins' Q(λ) with λ = 1.
 
     It may where the action taken was the head's own greedy one (of equal ones the first, as
-    actors choose), and everywhere for heads that do not cut traces (appendix A.4).
+    actors choose), or worth less than that by less than the tolerance, as in soft Watkins'
+    Q(λ) (Kapturowski et al. 2022); and everywhere for heads that do not cut traces
+    (appendix A.4).
     """
     # Not by q[action] >= max q: a compiler may compute q twice, rounded differently.
     greedy = jnp.argmax(q, axis=-1) == actions.reshape(-1, 1)
-    return greedy | ~cut_traces.reshape(1, -1)
+    taken = jnp.take_along_axis(q, actions.reshape(-1, 1, 1), axis=-1)[..., 0]
+    near = jnp.max(q, axis=-1) - taken < tolerance.reshape(1, -1)
+    return greedy | near | ~cut_traces.reshape(1, -1)
 
 
 def n_step_targets(
@@ -289,7 +295,6 @@ def n_step_targets(
     v_t: Float[Array, "T"],
     trace_t: Bool[Array, "T"],
     n: int,
-    optimistic: bool = False,
 ) -> Float[Array, "T"]:
     """Returns the targets of Q(s_t, a_t) for all T transitions, without gradient.
 
@@ -298,12 +303,8 @@ def n_step_targets(
         target  = G^(min(n, T - t))_t
 
     so that a return bootstraps after n steps, at the end of the sequence, or at the first
-    later state whose action was not greedy. If `optimistic`, it continues there if
-    G^(m-1)_{t+1} > v_{t+1}: what was done was better than what the network knows, so that
-    rewards found by exploring are passed back n steps at a time. Where rewards or
-    transitions are random that is biased upwards.
-
-    Where `ends.unknown_t` is set the entry has no meaning; `td_errors` sets its error to 0.
+    later state whose trace is cut. Where `ends.unknown_t` is set the entry has no meaning;
+    `td_errors` sets its error to 0.
 
     Args:
         r_t: Rewards r_1 .. r_T.
@@ -311,15 +312,12 @@ def n_step_targets(
         v_t: Bootstrap values of s_1 .. s_T.
         trace_t: Whether a return may continue through s_1 .. s_T.
         n: 5 in the paper.
-        optimistic: Whether a trace is cut only where that does not lower the return.
     """
     # A return must not continue through a state whose own transition has no target.
-    known_t = ~jnp.append(ends.unknown_t[1:], True)
+    trace_t = trace_t & ~jnp.append(ends.unknown_t[1:], True)
     target_t = beyond_t = v_t
     for _ in range(n):
-        continues_t = trace_t | (beyond_t > v_t) if optimistic else trace_t
-        bootstrap_t = jnp.where(continues_t & known_t, beyond_t, v_t)
-        target_t = r_t + ends.discount_t * bootstrap_t
+        target_t = r_t + ends.discount_t * jnp.where(trace_t, beyond_t, v_t)
         beyond_t = jnp.append(target_t[1:], v_t[-1])
     return jax.lax.stop_gradient(target_t)
 

@@ -145,7 +145,7 @@ def build_agent(
         priorities=learning.priorities,
         novelty_weight=config.novelty.weight,
         centre_novelty=config.novelty.centred,
-        optimistic_traces=learning.optimistic_traces,
+        trace_tolerance=learning.trace_tolerance,
         normalise_inputs=learning.normalise_inputs,
         normalise_values=learning.normalise_values,
     )

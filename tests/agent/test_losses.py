@@ -12,9 +12,9 @@ from sidequest.agent.losses import (
     Ends,
     Rules,
     Step,
+    continuing_traces,
     double_q_values,
     episode_ends,
-    greedy_traces,
     n_step_targets,
     sequence_priority,
     td_errors,
@@ -24,7 +24,7 @@ from sidequest.agent.modes import make_heads
 from tests import OPTIMISED
 from tests.agent.batches import make_network, random_core, random_steps
 
-n_step_targets = jax.jit(n_step_targets, static_argnames=("n", "optimistic"))
+n_step_targets = jax.jit(n_step_targets, static_argnames="n")
 td_errors = jax.jit(td_errors)
 
 GAMMA = 0.9
@@ -175,36 +175,6 @@ def test_by_hand():
     np.testing.assert_allclose(target, [10.0, 5.6, 4, 44], rtol=1e-6)
 
 
-def test_optimistic_traces_by_hand():
-    """No action is greedy. From s1 the rewards pay 0.9 * (0.9 * 10) = 8.1 and more, the
-    value says 2: the return continues. From s2 the value says 20, and it is cut."""
-    r, v = jnp.array([1.0, 0.0, 0.0, 10.0]), jnp.array([2.0, 3.0, 4.0, 0.0])
-    ends, cut = ends_of(4, terminated=(3,)), jnp.zeros(4, bool)
-    found = n_step_targets(r, ends, v, cut, 4, optimistic=True)
-    np.testing.assert_allclose(found, [1 + 0.9 * 8.1, 8.1, 9.0, 10.0], rtol=1e-6)
-    np.testing.assert_allclose(
-        n_step_targets(r, ends, v, cut, 4), [1 + 0.9 * 2, 2.7, 3.6, 10.0], rtol=1e-6
-    )
-    found = n_step_targets(r, ends, v.at[1].set(20.0), cut, 4, optimistic=True)
-    np.testing.assert_allclose(found, [1 + 0.9 * 18, 18.0, 9.0, 10.0], rtol=1e-6)
-
-
-@pytest.mark.parametrize("n", [1, 3, 5])
-def test_optimistic_traces_are_never_below_cut_or_uncut_ones(n):
-    for seed in SEEDS:
-        stream = random_stream(seed)
-        uncut = stream | {"trace": np.ones(23, bool)}
-        (optimistic, ends), (cut, _) = (
-            targets(stream, n, optimistic=True),
-            targets(stream, n),
-        )
-        known = ~np.asarray(ends.unknown_t)
-        assert (optimistic >= jnp.maximum(cut, targets(uncut, n)[0]) - 1e-5)[known].all()
-        # Where every action was greedy there is nothing to spare.
-        everywhere = targets(uncut, n, optimistic=True)[0]
-        np.testing.assert_array_equal(everywhere, targets(uncut, n)[0])
-
-
 def test_a_truncation_by_hand():
     # The episode is truncated by transition 2. Transition 1 bootstraps at s_2: 2 + 0.9 * 20
     r, v = jnp.array([1.0, 2, 4, 8]), jnp.array([10.0, 20, 30, 40])
@@ -253,11 +223,20 @@ def test_double_q_takes_the_action_of_one_and_the_value_of_the_other():
 
 def test_each_head_has_its_own_greedy_actions():
     q = jnp.array([[[1.0, 2.0], [2.0, 1.0], [2.0, 1.0]], [[3.0, 3.0], [0.0, 1.0], [0, 1]]])
-    traces = greedy_traces(q, jnp.array([1, 0]), jnp.array([True, True, False]))
+    cut, none = jnp.array([True, True, False]), jnp.zeros(3)
+    traces = continuing_traces(q, jnp.array([1, 0]), cut, none)
     # Of equal actions the first is greedy; the last head does not cut.
     np.testing.assert_array_equal(traces, [[True, False, True], [True, False, True]])
-    tied = greedy_traces(jnp.ones((2, 1, 2)), jnp.array([0, 1]), jnp.array([True]))
+    tied = continuing_traces(jnp.ones((2, 1, 2)), jnp.array([0, 1]), cut[:1], none[:1])
     np.testing.assert_array_equal(tied, [[True], [False]])
+
+
+def test_a_trace_is_cut_where_the_action_is_worth_less_than_the_tolerance_allows():
+    q = jnp.array([[[4.0, 3.0, 1.0], [2.0, 8.0, 7.0]]] * 3)
+    cut, tolerance = jnp.ones(2, bool), jnp.array([1.5, 4.0])
+    traces = continuing_traces(q, jnp.array([0, 1, 2]), cut, tolerance)
+    # Worth less than the best by 0, 1 and 3 in the first head, by 6, 0 and 1 in the other.
+    np.testing.assert_array_equal(traces, [[True, False], [True, True], [False, True]])
 
 
 def test_targets_have_no_gradient():
@@ -306,7 +285,9 @@ def test_a_greedy_action_cuts_no_trace_in_a_compiled_program():
     @functools.partial(jax.jit, compiler_options=OPTIMISED)
     def traces_of(network, steps, core):
         q = unroll(network, network, same, steps, core, 0)[0]
-        return jax.vmap(lambda q, a: greedy_traces(q, a, always))(q, steps.action)
+        return jax.vmap(lambda q, a: continuing_traces(q, a, always, jnp.zeros(3)))(
+            q, steps.action
+        )
 
     best = np.argmax(q_of(network, steps, core), axis=-1)
     greedy = best == np.asarray(steps.action)[..., None]

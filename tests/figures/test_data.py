@@ -140,7 +140,7 @@ def test_of_a_probe_with_as_many_runs_as_the_default_the_plan_knows_which_is_whi
 
 def test_runs_of_before_and_after_a_new_setting_are_pooled(tmp_path):
     today = dataclasses.asdict(SMALL)
-    newest = {key: today["learning"].pop(key) for key in ("optimistic_traces",)}
+    newest = {key: today["learning"].pop(key) for key in ("trace_tolerance",)}
     for seed in range(3):
         folder = tmp_path / f"{seed}"
         learning = today["learning"] | (newest if seed == 2 else {})

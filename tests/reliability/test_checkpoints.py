@@ -246,7 +246,7 @@ def test_case_28_a_checkpoint_of_another_run_is_refused(tmp_path, key, value):
 def test_a_checkpoint_of_a_version_with_fewer_settings_is_found(tmp_path):
     """Since a setting was added, no run that had begun before could resume."""
     former = RUN | {"acting.streams": RUN["acting.environments"]}
-    for name in ("acting.environments", "learning.optimistic_traces"):
+    for name in ("acting.environments", "learning.trace_tolerance"):
         del former[name]
     write(tmp_path, 1, run=former)
     found, said = newest(tmp_path, run=RUN)

@@ -73,7 +73,7 @@ TABLE = {
 # What the paper gives no number for, or what is of no consequence to results.
 OURS = """network.recurrent network.dtype network.scan_unroll replay.warm_up
 learning.timeout_is_terminal learning.normalise_inputs learning.normalise_values
-learning.priorities learning.optimistic_traces novelty.episodic novelty.centred
+learning.priorities learning.trace_tolerance novelty.episodic novelty.centred
 novelty.weight novelty.epsilon
 switching.rule switching.promise_horizon switching.promise_order
 switching.bandit switching.window evaluation.interval evaluation.episodes
@@ -163,12 +163,13 @@ def test_all_faults_are_told_at_once():
             "switching.rate_arms": (5.0,),
             "switching.window": 0,
             "learning.n_step": 1_000,
+            "learning.trace_tolerance": 0.5,
         },
     )
     with pytest.raises(ConfigError) as error:
         check(broken)
     told = str(error.value).splitlines()
-    assert len(told) == 12
+    assert len(told) == 13
     for fault in [
         "network.core_units is 0; it is 1 or more",
         "replay.priority_exponent is 1.5; it is between 0 and 1",
@@ -180,6 +181,7 @@ def test_all_faults_are_told_at_once():
         "switching.rate_arms is (5.0,); it is numbers from 1e-09 to 1, at least one",
         "switching.window is 0; it is 1 or more, or None",
         "learning.n_step is 1000; a sequence trains on 40 steps",
+        "learning.trace_tolerance is 0.5; it spares traces from being cut",
         "learning.learning_rate is 0.0; it is above 0",
         "novelty: channels, kernels and strides have different lengths",
     ]:
