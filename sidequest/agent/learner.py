@@ -84,7 +84,7 @@ class LearnerState(NamedTuple):
     @property
     def scales(self) -> Float[Array, "H"]:
         """Returns the newest return scale of each head."""
-        return scaling.used_scale(self.return_statistics)
+        return scaling.used_scale(self.return_statistics, self.return_statistics)
 
 
 class Learner(NamedTuple):

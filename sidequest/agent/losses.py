@@ -83,8 +83,8 @@ class Rules(NamedTuple):
     centre_novelty: bool = False
     """Whether intrinsic rewards are centred; see `scaling.scale_novelty`."""
     trace_tolerance: float = 0.0
-    """By how much less than the best action, in return scales, the one taken may be worth
-    without cutting the trace."""
+    """By how much less than the best action, as a share of its value, the one taken may be
+    worth without cutting the trace."""
     normalise_inputs: bool = False
     """Whether the network's input is (observation - mean) / unit. Otherwise most of a frame
     is what all frames share, such as the maze of Ms. Pac-Man. A step of Adam has the same
@@ -149,8 +149,7 @@ def r2d2_loss(
         network, target, normalisation, batch.steps, batch.core, rules.prefix
     )
     steps = jax.tree.map(lambda leaf: leaf[:, rules.prefix :], batch.steps)
-    tolerance = rules.trace_tolerance * scaling.used_scale(running)
-    errors = sequence_errors(q, q_target, steps, batch.rewards, rules, tolerance)
+    errors = sequence_errors(q, q_target, steps, batch.rewards, rules)
 
     statistics = scaling.batch_statistics(
         batch.rewards, is_terminal(steps, rules)[:, 1:], errors.targets, rules.heads
@@ -197,15 +196,13 @@ def sequence_errors(
     steps: Step,
     rewards: Float[Array, "N T-1 H"],
     rules: Rules,
-    tolerance: Float[Array, "H"],
 ) -> Errors:
-    """Returns the TD errors of every head on every transition of every sequence; the
-    tolerance of trace cutting is in the units of Q-values."""
+    """Returns the TD errors of every head on every transition of every sequence."""
     cutting = jnp.array([head.cut_traces for head in rules.heads])
 
     def one_sequence(q, q_target, steps: Step, rewards) -> Errors:
         values = double_q_values(q, q_target)[1:]
-        traces = continuing_traces(q[1:], steps.action[1:], cutting, tolerance)
+        traces = continuing_traces(q[1:], steps.action[1:], cutting, rules.trace_tolerance)
         taken = jnp.take_along_axis(q, steps.action.reshape(-1, 1, 1), axis=-1)[:-1, :, 0]
         columns = []
         for h, head in enumerate(rules.heads):
@@ -273,20 +270,22 @@ def continuing_traces(
     q: Float[Array, "T H A"],
     actions: Int[Array, "T"],
     cut_traces: Bool[Array, "H"],
-    tolerance: Float[Array, "H"],
+    tolerance: float,
 ) -> Bool[Array, "T H"]:
     """Returns where a return may continue through a state: Watkins' Q(λ) with λ = 1.
 
     It may where the action taken was the head's own greedy one (of equal ones the first, as
-    actors choose), or worth less than that by less than the tolerance, as in soft Watkins'
-    Q(λ) (Kapturowski et al. 2022); and everywhere for heads that do not cut traces
-    (appendix A.4).
+    actors choose), and everywhere for heads that do not cut traces (appendix A.4). Soft
+    Watkins' Q(λ) (Kapturowski et al. 2022) also spares actions that are hardly worse:
+
+        max_a Q(s, a) - Q(s, a_t)  <  tolerance |max_a Q(s, a)|
     """
     # Not by q[action] >= max q: a compiler may compute q twice, rounded differently.
     greedy = jnp.argmax(q, axis=-1) == actions.reshape(-1, 1)
     taken = jnp.take_along_axis(q, actions.reshape(-1, 1, 1), axis=-1)[..., 0]
-    near = jnp.max(q, axis=-1) - taken < tolerance.reshape(1, -1)
-    return greedy | near | ~cut_traces.reshape(1, -1)
+    value = jnp.max(q, axis=-1)
+    hardly_worse = value - taken < tolerance * jnp.abs(value)
+    return greedy | hardly_worse | ~cut_traces.reshape(1, -1)
 
 
 def n_step_targets(

@@ -223,15 +223,11 @@ def mean_value(statistics: ReturnStatistics) -> Float[Array, "H"]:
     return statistics.reward.mean / left
 
 
-def used_scale(
-    running: ReturnStatistics, batch: ReturnStatistics | None = None
-) -> Float[Array, "H"]:
+def used_scale(running: ReturnStatistics, batch: ReturnStatistics) -> Float[Array, "H"]:
     """Returns max(sigma, sigma_batch, 0.01), the unit of errors and values."""
-    scale = return_scale(running)
-    if batch is not None:
-        # So that the first large reward of a run, which has hardly changed the running
-        # statistics, does not make one huge step.
-        scale = jnp.maximum(scale, return_scale(batch))
+    # The batch counts so that the first large reward of a run, which has hardly changed the
+    # running statistics, does not make one huge step.
+    scale = jnp.maximum(return_scale(running), return_scale(batch))
     return jnp.maximum(scale, FLOOR)
 
 

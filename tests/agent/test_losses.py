@@ -223,19 +223,18 @@ def test_double_q_takes_the_action_of_one_and_the_value_of_the_other():
 
 def test_each_head_has_its_own_greedy_actions():
     q = jnp.array([[[1.0, 2.0], [2.0, 1.0], [2.0, 1.0]], [[3.0, 3.0], [0.0, 1.0], [0, 1]]])
-    cut, none = jnp.array([True, True, False]), jnp.zeros(3)
-    traces = continuing_traces(q, jnp.array([1, 0]), cut, none)
+    cut = jnp.array([True, True, False])
+    traces = continuing_traces(q, jnp.array([1, 0]), cut, 0.0)
     # Of equal actions the first is greedy; the last head does not cut.
     np.testing.assert_array_equal(traces, [[True, False, True], [True, False, True]])
-    tied = continuing_traces(jnp.ones((2, 1, 2)), jnp.array([0, 1]), cut[:1], none[:1])
+    tied = continuing_traces(jnp.ones((2, 1, 2)), jnp.array([0, 1]), cut[:1], 0.0)
     np.testing.assert_array_equal(tied, [[True], [False]])
 
 
 def test_a_trace_is_cut_where_the_action_is_worth_less_than_the_tolerance_allows():
-    q = jnp.array([[[4.0, 3.0, 1.0], [2.0, 8.0, 7.0]]] * 3)
-    cut, tolerance = jnp.ones(2, bool), jnp.array([1.5, 4.0])
-    traces = continuing_traces(q, jnp.array([0, 1, 2]), cut, tolerance)
-    # Worth less than the best by 0, 1 and 3 in the first head, by 6, 0 and 1 in the other.
+    q = jnp.array([[[4.0, 3.0, 1.0], [-16.0, -8.0, -10.0]]] * 3)
+    traces = continuing_traces(q, jnp.array([0, 1, 2]), jnp.ones(2, bool), 0.5)
+    # Worth less by 0, 1 and 3 of 4 in the first head, by 8, 0 and 2 of 8 in the other.
     np.testing.assert_array_equal(traces, [[True, False], [True, True], [False, True]])
 
 
@@ -285,9 +284,7 @@ def test_a_greedy_action_cuts_no_trace_in_a_compiled_program():
     @functools.partial(jax.jit, compiler_options=OPTIMISED)
     def traces_of(network, steps, core):
         q = unroll(network, network, same, steps, core, 0)[0]
-        return jax.vmap(lambda q, a: continuing_traces(q, a, always, jnp.zeros(3)))(
-            q, steps.action
-        )
+        return jax.vmap(lambda q, a: continuing_traces(q, a, always, 0.0))(q, steps.action)
 
     best = np.argmax(q_of(network, steps, core), axis=-1)
     greedy = best == np.asarray(steps.action)[..., None]
