@@ -105,7 +105,9 @@ def build_politely(build: Callable[[], _Built]) -> _Built:
 
     def start() -> _Built:
         if sys.platform == "linux":  # elsewhere a priority is that of the whole process
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+            thread = threading.get_native_id()
+            own = os.getpriority(os.PRIO_PROCESS, thread)  # only root may raise it again
+            os.setpriority(os.PRIO_PROCESS, thread, max(own, NICENESS))
         return build()
 
     with ThreadPoolExecutor(max_workers=1) as pool:
