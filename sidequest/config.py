@@ -140,8 +140,8 @@ class LearningConfig:
     """Watkins' Q(λ) trace cutting; None: as in the paper, only with XI. It helps on
     MinAtar, and can lose a far goal (docs/results/gpu_study, small_games)."""
     trace_tolerance: _NotNegative = 0.0
-    """Trace cutting spares actions worth less than the best by less than this share of its
-    value. Ours."""
+    """Trace cutting spares actions whose value is below the best by less than this share of
+    it, as in soft Watkins' Q(λ). Ours."""
     timeout_is_terminal: bool = True
     """Whether a time limit ends the return, as in DQN and its successors. Ours."""
     priority_mix: _Share = 0.9
