@@ -209,8 +209,11 @@ def map_runs(mesh: Mesh, function: Callable, *, shared: int = 0) -> Callable:
             result = function(*own, *arguments[first_shared:])
             return jax.tree.map(lambda leaf: leaf[None], result)
 
+        # Compiled apart, so that constants stay inside: XLA of JAX 0.11 crashes on an empty
+        # one that several devices share, and MiniGrid has one.
+        mapped = jax.jit(alone if _is_cpu(mesh) else jax.vmap(function, in_axes=axes))
         return jax.shard_map(
-            alone if _is_cpu(mesh) else jax.vmap(function, in_axes=axes),
+            mapped,
             mesh=mesh,
             in_specs=specs,
             out_specs=PartitionSpec(_RUNS),

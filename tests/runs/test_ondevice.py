@@ -293,6 +293,20 @@ assert filled.tolist() == [4, 5, 5, 5]
     )
 
 
+def test_devices_share_a_function_with_an_empty_constant():
+    """As MiniGrid's; the compiler of JAX 0.11 ended the process."""
+    run_on_four_devices(
+        """
+import jax, jax.numpy as jnp, numpy as np
+from sidequest.runs.ondevice import make_mesh, map_runs
+
+nothing = np.zeros(0, np.int32)
+add = jax.jit(map_runs(make_mesh(4, True), lambda x: x + jnp.asarray(nothing).sum()))
+assert add(jnp.arange(4)).tolist() == [0, 1, 2, 3]
+"""
+    )
+
+
 @pytest.mark.slow
 def test_a_population_on_four_devices_is_that_on_one(together, tmp_path):
     run_on_four_devices(
