@@ -185,7 +185,7 @@ def plain(text: str) -> str:
 
 
 def fit(text: str, letters: float) -> str:
-    """Returns a panel's title in lines of at most so many letters: broken after the suite
+    """Returns a panel's title in lines of at most this many letters: broken after the suite
     of a game, then after an underscore, and anywhere if that is not enough."""
     lines = []
     for line in text.splitlines():
