@@ -137,11 +137,11 @@ class LearningConfig:
     target_interval: _Count = 400
     """Updates between two copies of the parameters to the target network."""
     watkins: bool | None = None
-    """Watkins' Q(λ) trace cutting; None: as in the paper, only with XI. It helps on
-    MinAtar, and can lose a far goal (docs/results/gpu_study, small_games)."""
+    """Watkins' Q(λ) trace cutting; None: as in the paper, only with XI. It helps on MinAtar;
+    without tolerance it can lose a far goal (docs/results/gpu_study, small_games)."""
     trace_tolerance: _NotNegative = 0.0
-    """Trace cutting spares actions whose value is below the best by less than this share of
-    it, as in soft Watkins' Q(λ). Ours."""
+    """Where traces are cut, spares actions whose value is below the best by less than this
+    share of it, as in soft Watkins' Q(λ). Ours."""
     timeout_is_terminal: bool = True
     """Whether a time limit ends the return, as in DQN and its successors. Ours."""
     priority_mix: _Share = 0.9
@@ -265,10 +265,11 @@ SMALL = Config(
         capacity=100_000, block_length=20, prefix=10, ratio=4.0, warm_up=5_000
     ),
     learning=LearningConfig(
-        # By a search on three games, judged on others (docs/results/small_games). With XI,
-        # trace cutting lost goals that had been found.
+        # By a search on five games, judged on others (docs/results/small_games). Cutting
+        # traces without tolerance loses goals that are far.
         n_step=3,
-        watkins=False,
+        watkins=True,
+        trace_tolerance=0.2,
         batch_size=16,
         discount=0.99,
         short_discount=0.9,
@@ -422,12 +423,6 @@ def _faults_between_settings(config: Config) -> list[str]:
     steps, n_step = 2 * config.replay.block_length, config.learning.n_step
     if n_step > steps:
         faults.append(f"learning.n_step is {n_step}; a sequence trains on {steps} steps")
-    tolerance = config.learning.trace_tolerance
-    if tolerance and config.learning.watkins is False:
-        faults.append(
-            f"learning.trace_tolerance is {tolerance:g}; it spares traces from being cut, "
-            "and learning.watkins is False"
-        )
     for name in ("network", "novelty"):
         torso = getattr(config, name)
         layers = torso.channels, torso.kernels, torso.strides

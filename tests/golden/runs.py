@@ -25,6 +25,7 @@ SMALL = {
     "replay.warm_up": 0,
     "learning.n_step": 5,
     "learning.watkins": "none",
+    "learning.trace_tolerance": 0.0,
     "learning.batch_size": 8,
     "learning.discount": 0.9,
     "learning.target_interval": 5,

@@ -163,7 +163,7 @@ def test_all_faults_are_told_at_once():
             "switching.rate_arms": (5.0,),
             "switching.window": 0,
             "learning.n_step": 1_000,
-            "learning.trace_tolerance": 0.5,
+            "learning.trace_tolerance": -0.5,
         },
     )
     with pytest.raises(ConfigError) as error:
@@ -181,8 +181,7 @@ def test_all_faults_are_told_at_once():
         "switching.rate_arms is (5.0,); it is numbers from 1e-09 to 1, at least one",
         "switching.window is 0; it is 1 or more, or None",
         "learning.n_step is 1000; a sequence trains on 40 steps",
-        "learning.trace_tolerance is 0.5; it spares traces from being cut, and "
-        "learning.watkins is False",
+        "learning.trace_tolerance is -0.5; it is 0 or more",
         "learning.learning_rate is 0.0; it is above 0",
         "novelty: channels, kernels and strides have different lengths",
     ]:

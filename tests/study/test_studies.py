@@ -20,7 +20,7 @@ EXAMPLE = Study(
     grids=(
         Grid(("XU-step-level-0.01", "XI-episode-level-*"), ("probe:constant",)),
         Grid(("XU-step-level-0.01",), ("probe:constant", "probe:two_step")),
-        Grid(("XI-episode-level-*",), ("probe:constant",), (("learning.watkins", True),)),
+        Grid(("XI-episode-level-*",), ("probe:constant",), (("learning.watkins", False),)),
     ),
     seeds=2,
     frames=1_000,
@@ -46,8 +46,8 @@ def test_a_grid_is_every_variant_on_every_game_and_overlaps_count_once():
         "XI-episode-level-*/probe:constant/1",
         "XU-step-level-0.01/probe:two_step/0",
         "XU-step-level-0.01/probe:two_step/1",
-        "XI-episode-level-*+learning.watkins=True/probe:constant/0",
-        "XI-episode-level-*+learning.watkins=True/probe:constant/1",
+        "XI-episode-level-*+learning.watkins=False/probe:constant/0",
+        "XI-episode-level-*+learning.watkins=False/probe:constant/1",
     ]
 
 
@@ -56,10 +56,10 @@ def test_a_job_has_a_folder_and_settings_of_its_own():
     plain, other = plain.spec_in(Path("out")), other.spec_in(Path("out"))
     rest = "probe-constant/seed-0"
     assert plain.folder == Path("out/XI-episode-level-star", rest)
-    assert other.folder == Path("out/XI-episode-level-star-watkins-True", rest)
+    assert other.folder == Path("out/XI-episode-level-star-watkins-False", rest)
     assert plain.config.replay.ratio == other.config.replay.ratio == 1.0
-    assert plain.config.learning.watkins is False
-    assert other.config.learning.watkins is True
+    assert plain.config.learning.watkins is True
+    assert other.config.learning.watkins is False
 
 
 def test_narrow_takes_parts_and_other_numbers():
@@ -69,7 +69,7 @@ def test_narrow_takes_parts_and_other_numbers():
     part = narrow(EXAMPLE, variants=["xi-episode-level-*"], seeds=1)
     assert ids(part) == [
         "XI-episode-level-*/probe:constant/0",
-        "XI-episode-level-*+learning.watkins=True/probe:constant/0",
+        "XI-episode-level-*+learning.watkins=False/probe:constant/0",
     ]
 
 
@@ -210,7 +210,7 @@ def test_the_small_study_has_every_comparison_of_the_paper():
     assert names >= {"XU-intra(=,blind,n*,G)", "XU-intra(=,blind,n*,X)"}
     assert names >= {"XI-intra(10,blind,n*,G)", "XI-intra(10,blind,p*,G)"}
     assert names >= {"XU-intra(10,blind,100,G)", "XU-intra(10,informed,0.01,G)"}
-    assert {job.settings for job in jobs} == {(), (("learning.watkins", True),)}
+    assert {job.settings for job in jobs} == {(), (("learning.watkins", False),)}
     assert find("small").seeds >= 3
 
 
@@ -234,7 +234,7 @@ def test_the_study_for_one_gpu_by_hand():
     assert turned == {("XU", True), ("XI", False)}
     # The others have the paper's learner, whatever the preset has.
     plain = {job.spec.config.learning for job in jobs if not job.settings}
-    assert {(one.n_step, one.watkins) for one in plain} == {(5, None)}
+    assert {(one.n_step, one.watkins, one.trace_tolerance) for one in plain} == {(5, None, 0)}
     # One program for each game and set of heads: 88 runs with XU, 40 with XI; with other
     # settings 16 and 8 of them on four games.
     groups = plan_groups(jobs, Machine("gpu", 1))
