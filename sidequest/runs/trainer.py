@@ -362,6 +362,7 @@ def _explain_failures(runs: Sequence[RunSpec]) -> Iterator[None]:
             raise MachineError(
                 f"out of memory with {plural(len(runs), 'run')}: use fewer seeds or "
                 f"variants at a time, or less replay.capacity, acting.environments or "
-                f"learning.batch_size (on Atari: --replay-memory)"
+                f"learning.batch_size (on Atari: --replay-memory), or end other programs "
+                f"that use this device's memory"
             ) from error
         raise
