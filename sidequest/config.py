@@ -89,7 +89,8 @@ class ActingConfig:
     environments: _Count = 120
     """Environments side by side: the paper's number of actors."""
     sync_interval: _Count = 400
-    """Steps of an environment between two syncs of the actors' parameters."""
+    """Steps of an environment between two syncs of the actors' parameters, rounded down to
+    whole blocks of replay."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,9 @@ class LearningConfig:
     target_interval: _Count = 400
     """Updates between two copies of the parameters to the target network."""
     watkins: bool | None = None
-    """Watkins' Q(λ) trace cutting; None: as in the paper, only with XI. It helps on MinAtar;
-    without tolerance it can lose a far goal (docs/results/gpu_study, small_games)."""
+    """Watkins' Q(λ) trace cutting; None: as in the paper, only with XI. It helps on
+    MinAtar; without tolerance it can lose a far goal (docs/results/gpu_study,
+    small_games)."""
     trace_tolerance: _NotNegative = 0.0
     """Where traces are cut, spares actions whose value is below the best by less than this
     share of it, as in soft Watkins' Q(λ). Ours."""

@@ -51,9 +51,9 @@ def test_the_signature_of_switch():
 
 
 def test_the_signature_of_homeostasis():
-    assert parameters(homeostasis.init) == []
+    assert parameters(homeostasis.init) == ["rates=1"]
     assert parameters(homeostasis.step) == [
-        *("key", "signal", "rate", "state", "rule='saturated'")
+        *("key", "signal", "rate", "state", "rule='saturated'", "place=0")
     ]
     assert "probability" in homeostasis.HomeostasisState._fields
 

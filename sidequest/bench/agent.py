@@ -157,7 +157,7 @@ def _measure_stages(
         return jax.lax.scan(step, state.environments, jnp.arange(agent.block_length))[1]
 
     # An actor that stays in its mode does what any agent has to do.
-    stay = make_switching(config.switching)._replace(
+    stay = make_switching(config.switching, agent.arms)._replace(
         step=lambda key, signals, state: (state.mode, state)
     )
     actor = make_actor(stay, agent.heads, discount=config.learning.discount)

@@ -31,6 +31,7 @@ Batch: TypeAlias = Float[np.ndarray, "..."] | np.floating
 """A statistic of each element of a batch."""
 
 FEWEST_SEEDS = 3  # of every game, for an interval: two say next to nothing about a third
+_FEWEST_RUNS = 4  # of all games: intervals from three runs miss the truth one time in four
 _TAILS = (0.025, 0.975)  # of a 95% interval
 _RARE = NormalDist().inv_cdf(0.99)  # standard deviations that random play rarely exceeds
 _WAY = 0.05  # from random play to the highest return, that counts as having learned
@@ -45,7 +46,7 @@ class Interval(NamedTuple):
 
     def __str__(self) -> str:
         if np.isnan(self.low):
-            return f"{self.value:.2f} (no interval from fewer than {FEWEST_SEEDS} seeds)"
+            return f"{self.value:.2f} (no interval from so few seeds)"
         return f"{self.value:.2f} (95% interval {self.low:.2f} to {self.high:.2f})"
 
 
@@ -102,10 +103,12 @@ def bootstrap(
 ) -> Interval:
     """Returns a statistic of variants' strata with its 95% stratified bootstrap interval.
 
-    With fewer than `FEWEST_SEEDS` seeds in any game there is none: the ends are NaN.
+    With fewer than `FEWEST_SEEDS` seeds in any game, or three runs in all, there is none:
+    the ends are NaN.
     """
     value = float(statistic(*strata))
-    if any(len(scores) < FEWEST_SEEDS for one in strata for scores in one):
+    seeds = [[len(scores) for scores in one] for one in strata]
+    if any(min(own) < FEWEST_SEEDS or sum(own) < _FEWEST_RUNS for own in seeds):
         return Interval(nan, value, nan)
     drawn = statistic(*(resample(rng, one, resamples) for one in strata))
     low, high = np.quantile(drawn, _TAILS)

@@ -163,7 +163,9 @@ def build_agent(
         heads=names,
         arms=arms,
         rules=rules,
-        actor=make_actor(make_switching(switching), names, discount=learning.discount),
+        actor=make_actor(
+            make_switching(switching, arms), names, discount=learning.discount
+        ),
         learner=make_learner(
             network,
             make_optimiser(config),
@@ -227,10 +229,10 @@ def make_optimiser(config: Config) -> optax.GradientTransformation:
     )
 
 
-def make_switching(switching: SwitchingConfig) -> Controller:
+def make_switching(switching: SwitchingConfig, arms: ArmSets) -> Controller:
     """Returns the controller with the paper's signals."""
     promise = value_promise(switching.promise_horizon, switching.promise_order)
-    return make_controller(SIGNALS | {"informed": promise}, switching.rule)
+    return make_controller(SIGNALS | {"informed": promise}, switching.rule, arms.width)
 
 
 def _make_rnd(config: Config, spec: EnvironmentSpec) -> RND:

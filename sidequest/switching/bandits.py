@@ -81,7 +81,7 @@ def proportional(arms: int, window: int | Literal["adaptive"] = "adaptive") -> B
     exactly uniform. The published rule for adapting h is not public;
     `window="adaptive"` takes the candidate 4K, 8K, ... up to 4096 that predicted the
     returns of recent episodes best, from the mean return of their arm; ties go to the
-    longest.
+    longest. K is `arms`: room for the largest bandit of a meta-controller.
     """
     if arms < 1 or (window != "adaptive" and int(window) < 1):
         raise ValueError(f"arms is {arms} and window is {window}; both are 1 or more")

@@ -44,6 +44,7 @@ from sidequest.switching.arrays import (
     surely_all,
 )
 from sidequest.switching.triggers import SIGNALS, Signal
+from sidequest.switching.variants import PAPER_ARMS
 from sidequest.types import AnyArray, Mode, Signals
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ class Arm(NamedTuple):
     explore: Ending
     signal: Int[AnyArray, ""]
     """Index of the signal that an informed ending reads."""
-    decade: Int[AnyArray, "*B"]
-    """`homeostasis.decade_of` its target rate."""
+    place: Int[AnyArray, "*B"]
+    """Which of the target rates it has."""
 
 
 class ControllerState(NamedTuple):
@@ -97,10 +98,13 @@ class Controller(NamedTuple):
 
 
 def make_controller(
-    signals: Mapping[str, Signal] = SIGNALS, rule: homeostasis.Rule = "saturated"
+    signals: Mapping[str, Signal] = SIGNALS,
+    rule: homeostasis.Rule = "saturated",
+    rates: int = PAPER_ARMS.width,
 ) -> Controller:
     """Returns a controller that reads `signals`; `Arm.signal` is an index into them.
 
+    Episodes have one of `rates` target rates, each with a scale of its own in homeostasis.
     Without signals it serves blind variants, and costs half as much.
     """
     homeostasis.find_rule(rule)
@@ -112,7 +116,7 @@ def make_controller(
             mode=np.zeros((), bool),
             elapsed=np.zeros((), np.int32),
             memories=tuple(source.init() for source in sources),
-            homeostat=homeostasis.init(),
+            homeostat=homeostasis.init(rates),
             signal=np.array(np.nan, np.float32),
             probability=np.zeros((), np.float32),
         )
@@ -137,7 +141,7 @@ def make_controller(
             homeostat = state.homeostat
             if starts:
                 informed = informed & ~first
-                homeostat = homeostasis.turn_to(arm.decade, homeostat)
+                homeostat = homeostasis.turn_to(arm.place, homeostat)
             # The averages outlive the episode, and include only steps with a decision.
             # Explore periods have no target rate, or that of exploit periods.
             rate = arm.exploit.amount

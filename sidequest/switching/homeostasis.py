@@ -29,8 +29,8 @@ value of x+ at rate 0.001. A signal that does not vary has z = 0 and switches at
 
 A bandit may give each episode another rate. The mean and the variance are the signal's own
 and serve all rates. Scale and gain also depend on where x+ is capped, and so on the rate:
-there is one of each for every decade of rates. With shared ones, rates of 0.1 and 0.0001
-alternately came out at 0.8 and 36 times their targets.
+there is one of each for every rate. With shared ones, rates of 0.1 and 0.0001 alternately
+came out at 0.8 and 36 times their targets.
 """
 
 from __future__ import annotations
@@ -63,15 +63,13 @@ _HORIZON = np.array(100.0, np.float32)
 # The gain responds within this many switches, well inside _HORIZON.
 _GAIN_HORIZON = np.array(10.0, np.float32)
 _FLAT = np.array(1e-12, np.float32)  # a variance below _FLAT * mean^2 is rounding
-DECADES = 8  # rates from 1 to 10^-7; lower ones share the last
-_LEAST_RATE = np.array(10.0 ** (1 - DECADES), np.float32)
 _LEAST_RATIO = np.array(1e-5, np.float32)  # of x+ / scale; `_saturated` needs it
 # A signal beyond it counts as this: its square must fit in float32.
 HUGE = np.array(1e18, np.float32)
 
 
 class Scale(NamedTuple):
-    """Holds what depends on the decade of the target rate."""
+    """Holds what depends on the target rate."""
 
     count: Int[AnyArray, "*B"]
     """Signals so far."""
@@ -89,17 +87,17 @@ class HomeostasisState(NamedTuple):
     mean: Float[AnyArray, "*B"]
     variance: Float[AnyArray, "*B"]
     scale: Scale
-    """Scale of the signal at the present decade of rates."""
+    """Scale of the signal at the present target rate."""
     probability: Float[AnyArray, "*B"]
     """Probability of a switch, from the last signal."""
-    decade: Int[AnyArray, "*B"]
-    """Index of the decade of rates that `scale` belongs to."""
+    place: Int[AnyArray, "*B"]
+    """Which of `scales` the present one is."""
     scales: Scale
-    """Scales of all decades [decades *B]; the present one's has to be stored again."""
+    """Scales of all target rates [rates *B]; the present one's has to be stored again."""
 
 
-def init() -> HomeostasisState:
-    """Returns the state before the first signal."""
+def init(rates: int = 1) -> HomeostasisState:
+    """Returns the state before the first signal, for this many target rates."""
     scale = Scale(np.zeros((), np.int32), np.zeros((), np.float32), np.ones((), np.float32))
     return HomeostasisState(
         seen=np.zeros((), np.int32),
@@ -107,8 +105,8 @@ def init() -> HomeostasisState:
         variance=np.ones((), np.float32),
         scale=scale,
         probability=np.zeros((), np.float32),
-        decade=np.zeros((), np.int32),
-        scales=Scale(*(np.repeat(number, DECADES) for number in scale)),
+        place=np.zeros((), np.int32),
+        scales=Scale(*(np.repeat(number, rates) for number in scale)),
     )
 
 
@@ -118,26 +116,29 @@ def step(
     rate: Float[AnyArray, "*B"],
     state: HomeostasisState,
     rule: Rule = "saturated",
+    place: int | Int[AnyArray, "*B"] = 0,
 ) -> tuple[Bool[AnyArray, "*B"], HomeostasisState]:
     """Takes in one signal and decides whether to switch at this step.
 
     `key` is a key of JAX, or the uniform random number itself. Signals and rates may be of
     several environments [B], also at the first step after `init`. A signal that is not
     finite is ignored: it would spoil the averages for good. So is one at a rate of 0, at
-    which nothing switches. A rate above 1 counts as 1.
+    which nothing switches. A rate above 1 counts as 1. If several rates take turns, begin
+    with `init(rates)`, and say by `place` which of them this one is.
     """
     xp = namespace(signal, rate, state.mean)
     shape = np.broadcast_shapes(*map(np.shape, (signal, rate, state.mean)))
     signal, rate = (
         xp.broadcast_to(xp.asarray(number, np.float32), shape) for number in (signal, rate)
     )
+    place = xp.broadcast_to(xp.asarray(place, np.int32), shape)
     if shape and not np.ndim(state.mean):
         state = tree_map(
             lambda leaf: xp.broadcast_to(leaf[..., None], (*leaf.shape, *shape)), state
         )
     known = xp.isfinite(signal) & (rate > 0)
     rate = xp.where(rate > 0, xp.minimum(rate, ONE), ONE)
-    state = turn_to(decade_of(rate), state)
+    state = turn_to(place, state)
     seen = observe(bounded(xp.where(known, signal, ZERO)), rate, state, rule)
     ignored = state._replace(probability=ZERO)
     state = tree_map(lambda new, old: xp.where(known, new, old), seen, ignored)
@@ -148,14 +149,17 @@ def step(
     return key < state.probability, state
 
 
-def turn_to(decade: Int[AnyArray, "*B"], state: HomeostasisState) -> HomeostasisState:
-    """Returns the state with the scale of this decade as the present one."""
-    xp = namespace(decade, state.decade, state.scale.log)
-    decade = xp.array(decade)  # a copy, which NumPy may write into
-    before, now = (locate(xp.asarray(d), DECADES) for d in (state.decade, decade))
+def turn_to(place: Int[AnyArray, "*B"], state: HomeostasisState) -> HomeostasisState:
+    """Returns the state with the scale at this place as the present one."""
+    rates = len(state.scales.log)
+    if rates == 1:
+        return state
+    xp = namespace(place, state.place, state.scale.log)
+    place = xp.array(place)  # a copy, which NumPy may write into
+    before, now = (locate(xp.asarray(each), rates) for each in (state.place, place))
     scales = tree_map(lambda all, own: put(all, before, own), state.scales, state.scale)
     scale = tree_map(lambda all: take(all, now), scales)
-    return state._replace(scale=scale, decade=decade, scales=scales)
+    return state._replace(scale=scale, place=place, scales=scales)
 
 
 def bounded(signal: Float[AnyArray, "*B"]) -> Float[AnyArray, "*B"]:
@@ -171,10 +175,10 @@ def observe(
 ) -> HomeostasisState:
     """Takes in one signal without drawing; the state holds the probability of a switch.
 
-    The signal is `bounded`, and the rate is of the state's present decade.
+    The signal is `bounded`, and the rate is that of the state's present scale.
     """
     xp, scale, longest = namespace(signal, state.mean), state.scale, _HORIZON / rate
-    # The mean and the variance have seen all signals, a scale those of its decade.
+    # The mean and the variance have seen all signals, a scale those of its rate.
     seen, count = state.seen + ONE_STEP, scale.count + ONE_STEP
     tau = xp.minimum(seen.astype(np.float32), longest)
     scale_tau = xp.minimum(count.astype(np.float32), longest)
@@ -185,20 +189,14 @@ def observe(
     if not surely_all(varies):
         error, divisor = error * varies, variance + ~varies
     z = error / xp.sqrt(divisor)
-    decide = _RULES.get(rule) or find_rule(rule)
-    change, probability, gain = decide(xp, z - scale.log, rate, scale_tau, scale.gain)
+    change, probability, gain = find_rule(rule)(
+        xp, z - scale.log, rate, scale_tau, scale.gain
+    )
     # `change` is formed apart: added term by term to the log, its small parts would
     # drown in float32 when tau is 10^6.
     scale = Scale(count, scale.log + change, gain)
-    decade, scales = state.decade, state.scales
-    return HomeostasisState(seen, mean, variance, scale, probability, decade, scales)
-
-
-def decade_of(rate: Float[AnyArray, "*B"]) -> Int[AnyArray, "*B"]:
-    """Returns the index of the scale and the gain that serve a target rate."""
-    xp = namespace(rate)
-    decade = xp.rint(-xp.log10(xp.maximum(rate, _LEAST_RATE)))
-    return xp.maximum(decade, ZERO).astype(np.int32)
+    place, scales = state.place, state.scales
+    return HomeostasisState(seen, mean, variance, scale, probability, place, scales)
 
 
 def _printed(xp: Any, excess, rate, tau, gain):
@@ -211,7 +209,7 @@ def _printed(xp: Any, excess, rate, tau, gain):
 def _saturated(xp: Any, excess, rate, tau, gain):
     """The cap bounds x+ / scale by 1 / (rate gain), so that plain numbers will do."""
     scaled_rate = rate * gain
-    # At the first signal of a decade the growth would round to -1, and its log to -inf.
+    # At the first signal of a rate the growth would round to -1, and its log to -inf.
     ratio = xp.maximum(xp.minimum(xp.exp(excess), ONE / scaled_rate), _LEAST_RATIO)
     growth = (ratio - ONE) / tau
     probability = xp.minimum(scaled_rate * ratio / (ONE + growth), ONE)

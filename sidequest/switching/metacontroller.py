@@ -27,7 +27,6 @@ from sidequest.switching import bandits
 from sidequest.switching.arrays import ONE, fold_marked, namespace, slide
 from sidequest.switching.bandits import Ended
 from sidequest.switching.controllers import Arm, Ending
-from sidequest.switching.homeostasis import decade_of
 from sidequest.switching.triggers import COIN, COUNTER, INFORMED, NEVER, SIGNALS
 from sidequest.switching.variants import (
     PAPER_ARMS,
@@ -70,8 +69,7 @@ class VariantArrays(NamedTuple):
 def variant_arrays(variant: Variant, arms: ArmSets = PAPER_ARMS) -> VariantArrays:
     """Returns the numbers of a variant, for a compiled program."""
     rows = _rows(variant, arms)
-    width = max(len(values) for values in (*arms, (0, 1)))
-    entries = np.zeros((len(rows), width), np.float32)
+    entries = np.zeros((len(rows), arms.width), np.float32)
     for row, values in zip(entries, rows, strict=True):
         row[: len(values)] = values
     symmetric = variant.explore is not None and variant.explore.unit == "same"
@@ -138,7 +136,8 @@ def name_arms(variant: Variant, arms: Arms | None) -> dict[str, float]:
         if name not in adapted:
             raise VariantError(f"{variant} has no bandit {name!r}; it has {adapted}")
         try:
-            number = float({"G": 0.0, "X": 1.0}.get(str(value), value))
+            modes = {"G": 0.0, "X": 1.0} if name == "start" else {}
+            number = float(modes.get(str(value), value))
         except (TypeError, ValueError):
             raise VariantError(f"arms: {name} is {value!r}, which is no number") from None
         amount = getattr(variant, name)
@@ -202,10 +201,9 @@ def make_metacontroller(
 
     Only `dimensions` have bandits; the others have one entry, in every variant.
     """
-    width = max(len(values) for values in (*arms, (0, 1)))
-    choosing = bandit(width)
+    choosing = bandit(arms.width)
     adapted = [DIMENSIONS.index(name) for name in dimensions]
-    always_first = (np.arange(width) == 0).astype(np.float32)
+    always_first = (np.arange(arms.width) == 0).astype(np.float32)
 
     def init(variant: VariantArrays) -> MetaState:
         lengths = np.full(_LENGTHS_KEPT, np.nan, np.float32)
@@ -276,5 +274,5 @@ def _arm_of(choices: Int[AnyArray, "D *B"], arms: ArmProbabilities) -> Arm:
         exploit=Ending(variant.kinds[0], amounts[0]),
         explore=Ending(variant.kinds[1], amounts[1]),
         signal=variant.signal,
-        decade=decade_of(exploit),
+        place=choices[1],
     )

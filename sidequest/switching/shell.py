@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
     from numpy.typing import ArrayLike, NDArray
 
-_VERSION = 4  # of `Switch.state_dict`
+_VERSION = 5  # of `Switch.state_dict`
 _SPAWN = 0x51DE
 _BLOCK = 16  # steps whose random numbers are drawn at once
 _KEPT = 1_000  # steps that `Switch.plot` can show
@@ -265,6 +265,8 @@ class Switch:
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Resumes from the `state_dict()` of a switch with the same arguments.
 
+        Functions are told apart by their names, so not lambdas.
+
         Raises:
           ValueError: if it is of another switch or version, or holds what cannot be.
         """
@@ -291,7 +293,7 @@ class Switch:
 
     def _identity(self) -> dict[str, Any]:
         """Returns what a state belongs to."""
-        signal = self._arguments["signal"]
+        signal, bandit = self._arguments["signal"], self._arguments["bandit"]
         read = signal.step if isinstance(signal, Signal) else signal
         return {
             "version": _VERSION,
@@ -299,6 +301,7 @@ class Switch:
             "streams": self.streams,
             "rule": self._arguments["rule"],
             "signal": "" if signal is None else getattr(read, "__qualname__", "own"),
+            "bandit": getattr(bandit, "__qualname__", "own"),
         }
 
     def __getstate__(self) -> dict[str, Any]:
@@ -379,9 +382,10 @@ def _leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def _restore(state: SwitchState, saved: Mapping[str, Any]) -> SwitchState:
     """Returns the saved arrays in the structure of a state, if they are possible."""
-    in_use, decades = state.meta.variant.in_use[:, None], homeostasis.DECADES
+    in_use = state.meta.variant.in_use[:, None]
+    rates = in_use[DIMENSIONS.index("exploit")]
     below = {"choices": in_use, "finished.choices": in_use}
-    below |= {"controllers.arm.decade": decades, "controllers.homeostat.decade": decades}
+    below |= {"controllers.arm.place": rates, "controllers.homeostat.place": rates}
     if isinstance(state.meta.bandit, WindowState):
         below["meta.bandit.arms"] = state.meta.bandit.in_use[:, None]
     arrays = []
@@ -399,7 +403,7 @@ def _restore(state: SwitchState, saved: Mapping[str, Any]) -> SwitchState:
             raise ValueError(f"saved state: {name} holds a number that is not finite")
         if name.startswith(_CONSTANT) and not np.array_equal(data, leaf):
             raise ValueError(f"the saved state has other arms: {name} is {data.tolist()}")
-        # Arms, decades and counters; a signal of one's own may remember any number.
+        # Arms, places and counters; a signal of one's own may remember any number.
         if data.dtype.kind == "i" and not own:
             least = -1 if name == "meta.bandit.arms" else 0
             if (data < least).any() or (data >= below.get(name, np.inf)).any():

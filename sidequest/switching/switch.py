@@ -117,11 +117,12 @@ def make_switch(
         raise ValueError("bandit makes a bandit from a number of arms: ucb, not ucb(4)")
     fixed = name_arms(variant, arms)
     arrays = fix_arms(variant_arrays(variant), fixed)
-    sources = {}
+    sources, rates = {}, 1
     if variant.informed:
         own = SIGNALS[str(variant.trigger)] if signal is None else _own_signal(signal)
         sources[str(variant.trigger)] = own
-    controller = make_controller(sources, rule)
+        rates = int(arrays.in_use[DIMENSIONS.index("exploit")])
+    controller = make_controller(sources, rule, rates)
     adapted = [name for name in variant.bandits() if name not in fixed]
     meta = make_metacontroller(bandit, dimensions=adapted)
     adapts = bool(adapted) or bool(arrays.share.any())

@@ -109,6 +109,11 @@ class ArmSets(NamedTuple):
     exploit_steps: tuple[int, ...] = (10, 100, 1_000, 10_000)
     rates: tuple[float, ...] = (0.1, 0.01, 0.001, 0.0001)
 
+    @property
+    def width(self) -> int:
+        """Entries that every set has room for; a start has two, G and X."""
+        return max(2, *map(len, self))
+
 
 PAPER_ARMS = ArmSets()
 

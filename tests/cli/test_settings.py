@@ -24,7 +24,7 @@ def test_every_setting_is_described():
     assert described["replay.warm_up"].source == "ours"
 
 
-@pytest.mark.parametrize("name, lines", [("replay.prefix", 3), ("acting", 5)])
+@pytest.mark.parametrize("name, lines", [("replay.prefix", 3), ("acting", 6)])
 def test_a_part_of_them(name, lines, capsys):
     assert run("settings", name) == 0
     assert len(capsys.readouterr().out.strip().splitlines()) == lines

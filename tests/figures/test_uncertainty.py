@@ -91,9 +91,13 @@ def test_the_probability_of_improvement_by_hand(study_of):
     assert "Too few seeds for intervals" in caption
 
 
-def test_three_seeds_have_an_interval(study_of):
-    cells = [Cell(INTRA, "game:a", seed, 9.0 + seed) for seed in range(3)]
-    cells += [Cell(STEP, "game:a", seed, float(seed)) for seed in range(3)]
+def test_three_seeds_have_an_interval_on_two_games(study_of):
+    def three(game: str) -> list[Cell]:
+        better = [Cell(INTRA, game, seed, 9.0 + seed) for seed in range(3)]
+        return better + [Cell(STEP, game, seed, float(seed)) for seed in range(3)]
+
+    assert "Too few seeds for intervals" in improvement(study_of(*three("game:a"))).caption
+    cells = [*three("game:a"), *three("game:b")]
     figure, caption, _ = improvement(study_of(*cells))
     assert rows(figure.axes[0])[1] == [[1.0, 1.0]]
     assert (

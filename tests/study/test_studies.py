@@ -234,7 +234,9 @@ def test_the_study_for_one_gpu_by_hand():
     assert turned == {("XU", True), ("XI", False)}
     # The others have the paper's learner, whatever the preset has.
     plain = {job.spec.config.learning for job in jobs if not job.settings}
-    assert {(one.n_step, one.watkins, one.trace_tolerance) for one in plain} == {(5, None, 0)}
+    assert {(one.n_step, one.watkins, one.trace_tolerance) for one in plain} == {
+        (5, None, 0)
+    }
     # One program for each game and set of heads: 88 runs with XU, 40 with XI; with other
     # settings 16 and 8 of them on four games.
     groups = plan_groups(jobs, Machine("gpu", 1))

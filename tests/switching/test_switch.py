@@ -256,10 +256,14 @@ def test_a_state_of_another_rule_signal_or_version_is_refused():
     for other, message in [
         (Switch(INFORMED, rule="printed"), "rule=saturated; this switch has rule=printed"),
         (Switch(INFORMED, signal=novelty), "signal=None; this switch has signal=novelty"),
+        (
+            Switch(INFORMED, bandit=bandits.ucb),
+            "bandit=proportional; this switch has bandit=ucb",
+        ),
     ]:
         with pytest.raises(ValueError, match=message):
             other.load_state_dict(saved)
-    with pytest.raises(ValueError, match="version=1; this switch has version=4"):
+    with pytest.raises(ValueError, match="version=1; this switch has version=5"):
         Switch(INFORMED).load_state_dict(saved | {"version": 1})
 
 
@@ -291,10 +295,10 @@ def test_a_state_with_nan_or_a_broken_generator_is_refused():
         ("choices", 4),
         ("choices", -1),
         ("finished.choices", 4),
-        ("controllers.arm.decade", 8),
+        ("controllers.arm.place", 4),
         ("controllers.arm.exploit.kind", 2),
         ("controllers.elapsed", -1),
-        ("controllers.homeostat.decade", -1),
+        ("controllers.homeostat.place", -1),
         ("controllers.homeostat.scale.count", -3),
         ("periods.counts", -1),
         ("finished.periods.steps", -1),
@@ -530,6 +534,7 @@ def test_a_fixed_bandit_reports_nothing():
             r"exploit is \[0.1\], which",
         ),
         ("XU-intra(1,informed,p*,G)", "often", "exploit is 'often', which is no number"),
+        ("XU-intra(*,blind,100,G)", "X", "explore is 'X', which is no number"),
         ("XU-intra(*,blind,n*,G)", [2, [3]], r"exploit is \[3\], which is no number"),
         ("XU-episode-level-*", {"start": 7}, "start is 7; allowed is 0 to 1"),
         ("XU-episode-level-*", {"start": float("nan")}, "start is nan"),
