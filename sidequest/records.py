@@ -214,14 +214,16 @@ def find_runs(folder: Path) -> list[Path]:
     return sorted(run for run in found if ".old-" not in run.name and run.name != ARRIVING)
 
 
-def refuse_existing(folder: Path) -> None:
-    """Raises `InvalidRequest` if the folder holds a run."""
-    if (folder / RUN_FILE).exists():
-        finished = read_run(folder).get("finished")
+def refuse_existing(*folders: Path) -> None:
+    """Raises `InvalidRequest` if one of the folders holds a run."""
+    taken = [folder for folder in folders if (folder / RUN_FILE).exists()]
+    if taken:
+        left = [folder for folder in taken if not read_run(folder).get("finished")]
         hint = "choose another folder"
-        if not finished:
-            hint = f"it has not finished; resume it with: {resume_command([folder])}"
-        raise InvalidRequest(f"{folder} holds a run already; {hint}; --fresh renames it")
+        if left:
+            hint = f"it has not finished; resume it with: {resume_command(left)}"
+        first = (left or taken)[0]
+        raise InvalidRequest(f"{first} holds a run already; {hint}; --fresh renames it")
 
 
 def read_table(

@@ -26,6 +26,7 @@ from sidequest.records import (
     read_run,
     read_study,
     read_table,
+    refuse_existing,
     write_json,
     write_synced,
 )
@@ -152,6 +153,10 @@ def test_nothing_is_overwritten(recorder):
     recorder.write("episodes", ROWS)
     with pytest.raises(InvalidRequest, match="holds a run already; it has not finished"):
         Recorder(recorder.folder, RUN)
+    other = recorder.folder.with_name("another")
+    Recorder(other, RUN).close()
+    with pytest.raises(InvalidRequest, match=f"--resume {recorder.folder} {other}; "):
+        refuse_existing(recorder.folder, other, recorder.folder.with_name("free"))
     recorder.finish()
     with pytest.raises(InvalidRequest, match="holds a run already; choose another folder"):
         Recorder(recorder.folder, RUN)

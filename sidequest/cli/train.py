@@ -126,11 +126,13 @@ def train(
         raise InvalidRequest(
             '--tensorboard needs an extra: in the clone, pip install ".[train,tensorboard]"'
         )
-    for run in runs:
-        if fresh and (run.folder / RUN_FILE).exists():
-            set_aside(run.folder)
-        elif not resume:
-            refuse_existing(run.folder)
+    folders = [run.folder for run in runs]
+    if fresh:
+        for folder in folders:
+            if (folder / RUN_FILE).exists():
+                set_aside(folder)
+    elif not resume:
+        refuse_existing(*folders)
     _train_all(runs, quiet, tensorboard)
 
 

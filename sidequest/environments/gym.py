@@ -262,6 +262,15 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
+def _unpack(returned: Any, method: str, expected: str) -> tuple:
+    """Returns what a method returned, if it is as many values as Gymnasium's."""
+    several = isinstance(returned, (tuple, list))
+    if not several or len(returned) != expected.count(",") + 1:
+        values = f"{len(returned)} values" if several else "one value"
+        raise BrokenRule(f"{method} returned {values}; Gymnasium's returns {expected}")
+    return tuple(returned)
+
+
 class BrokenRule(ValueError):
     """An environment has, or returned, what an agent cannot learn from."""
 
@@ -295,13 +304,15 @@ class _Single:
 
     def reset(self, seed: int | None = None) -> tuple[Any, ...]:
         """Begins an episode; returns its first timestep."""
-        observation, _ = self._environment.reset(seed=seed)
+        returned = self._environment.reset(seed=seed)
+        observation, _ = _unpack(returned, "reset", "observation, info")
         return self._read(observation), np.float32(0), False, False, True
 
     def step(self, action: int) -> tuple[Any, ...]:
         """Returns the next timestep; that of an episode's end begins another one."""
-        observation, reward, terminated, truncated, _ = self._environment.step(
-            int(action) + self._first_action
+        returned = self._environment.step(int(action) + self._first_action)
+        observation, reward, terminated, truncated, _ = _unpack(
+            returned, "step", "observation, reward, terminated, truncated, info"
         )
         if np.ndim(reward) or np.asarray(reward).dtype.kind not in "biuf":
             raise BrokenRule(f"step returned the reward {reward!r}, which is no number")

@@ -49,7 +49,7 @@ def granularities(records: Records) -> Plot | None:
         return None
     typical = _typical_length(episodes)
     recorded = episodes.group_by("variant").agg(pl.sum("length"))["length"].to_numpy().min()
-    steps = min(_SHOWN_IN_A_ROW * typical, int(recorded))
+    steps = min(_SHOWN_IN_A_ROW * typical, int(recorded), _LONGEST)
     rows = []
     for name in names:
         later = pl.col("length").cum_sum(reverse=True) - pl.col("length")
@@ -61,19 +61,20 @@ def granularities(records: Records) -> Plot | None:
     game = episodes["game"][0]
     note = f"{game}: the last recorded episodes of one seed; the first shown may be cut."
     figure.text(0.035, 0.02, style.plain(note), size=style.SMALL, color=style.NOTE)
-    shares = [float(row.trace.modes.mean()) for row in rows]
-    table = pl.DataFrame({"variant": [row.variant for row in rows], "p_X": shares})
+    shares = episodes.group_by("variant", maintain_order=True).agg(p_X=_share())
+    table = arrange(shares, variant=names)
     ranked = table.sort("p_X", maintain_order=True).rows()
     (least, low), (most, high) = ranked[0], ranked[-1]
     caption = (
-        f"Episodes of one seed on {game}. The share of explore steps ranges from "
-        f"{low:.2f} ({least}) to {high:.2f} ({most})."
+        f"Episodes of one seed on {game}. Over the last {_EPISODES} that were recorded of "
+        f"each, the share of explore steps ranges from {low:.2f} ({least}) to {high:.2f} "
+        f"({most})."
     )
     return Plot(figure, caption, table)
 
 
 def _longest_episodes(records: Records) -> tuple[list[str], pl.DataFrame]:
-    """Returns a variant for each granularity, and the episodes of one seed of each.
+    """Returns a variant for each granularity, and the newest episodes of one seed of each.
 
     The first explore mode with two granularities or more, on the game with the longest
     episodes: there is most to see.
@@ -87,7 +88,9 @@ def _longest_episodes(records: Records) -> tuple[list[str], pl.DataFrame]:
                 seeds = own.filter(pl.col("variant").is_in(chosen))
                 seeds = seeds.unique("variant", keep="first", maintain_order=True)
                 episodes = of_runs(records.traces, seeds, "variant", "game").sort("frames")
-                found.append((chosen, episodes))
+                # Of the agent as it is now: episodes of the first minutes may be shorter.
+                newest = episodes.group_by("variant", maintain_order=True).tail(_EPISODES)
+                found.append((chosen, newest))
         if found:
             return max(found, key=lambda one: _typical_length(one[1]))
     return [], records.traces.clear()
@@ -209,9 +212,10 @@ def all_episodes(records: Records) -> Plot | None:
     table = cells.agg(p_X=_share(), episodes=pl.len())
     share = episodes.group_by("variant").agg(p_X=_share()).sort("p_X", "variant").rows()
     (least, low), (most, high) = share[0], share[-1]
+    ranges = f"ranges from {low:.2f} ({least}) to {high:.2f} ({most})"
     caption = (
-        f"The share of explore steps ranges from {low:.2f} ({least}) to {high:.2f} "
-        f"({most}), over all recorded episodes."
+        f"The share of explore steps {ranges if len(share) > 1 else f'is {low:.2f}'}, "
+        "over all recorded episodes."
     )
     return Plot(figure, caption, table)
 

@@ -344,14 +344,16 @@ def _draw_arm_legend(cells: Sequence[Axes]) -> None:
 
 
 def switching_rates(records: Records) -> Plot | None:
-    """Plots realised over target switching rates: 1 is the target. A panel for each game.
+    """Plots realised over target switching rates in the second half of training: 1 is the
+    target. A panel for each game.
 
     A rate is the number of switches to explore for each exploit step, so episodes are
     weighed by theirs: switches of all episodes over exploit steps of all.
     """
     intra = pl.col("setting").str.starts_with("intra")
     runs = records.runs.filter("usual", intra)
-    counts = records.switches.group_by("run", "target_rate", maintain_order=True)
+    late = records.switches.filter("second_half")  # homeostasis has to settle first
+    counts = late.group_by("run", "target_rate", maintain_order=True)
     rates = of_runs(counts.agg(pl.sum("made", "asked")), runs, "variant", "game", "seed")
     if rates.is_empty():
         return None

@@ -114,7 +114,9 @@ def refuse_other(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any])
         if key not in WITHOUT_EFFECT and theirs.get(key, ...) != ours.get(key, ...)
     ]
     if differing:
-        raise InvalidRequest(f"{path} belongs to another run: {'; '.join(differing)}")
+        raise InvalidRequest(
+            f"{path} belongs to another run: {'; '.join(differing)}; choose another folder"
+        )
 
 
 def run_folder(out: Path, variant: Variant, game: str, seed: int) -> Path:

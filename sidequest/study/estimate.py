@@ -143,7 +143,8 @@ def measure(group: Group, share: Share) -> Cost | str:
     raise_on_signals()  # so that neither the folder nor the process stays
     with tempfile.TemporaryDirectory() as place:
         begin = time.monotonic()
-        worker = Worker(group, Path(place), share)
+        # Without programs that were compiled before: those of the study may not be.
+        worker = Worker(group, Path(place), share._replace(cache=None))
         try:
             while worker.pipe.poll(max(0.0, begin + _LONGEST - time.monotonic())):
                 message = worker.read()

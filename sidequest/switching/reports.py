@@ -89,12 +89,14 @@ def plot_modes(
     except ModuleNotFoundError as error:
         raise missing_extra("Switch.plot", error) from None
     steps, shown = modes.shape
-    figure = Figure(figsize=(9.0, 0.8 + 0.3 * shown), layout="constrained")
+    figure = Figure(figsize=(9.0, max(1.7, 0.8 + 0.3 * shown)), layout="constrained")
     axes = figure.add_subplot()
     edges, rows = begin + np.arange(steps + 1) - 0.5, np.arange(shown + 1) - 0.5
     axes.pcolormesh(edges, rows, modes.T, cmap="Purples", vmin=-0.3, vmax=1.3)
     starts, environments = np.nonzero(first)
-    axes.vlines(edges[starts], environments - 0.5, environments + 0.5, "black")
+    # As thin as short episodes need it.
+    width = min(1.5, 150 * shown / max(1, len(starts)))
+    axes.vlines(edges[starts], environments - 0.5, environments + 0.5, "black", lw=width)
     axes.set(yticks=range(shown), ylabel="environment", xlabel="step", title=title)
     axes.invert_yaxis()
     return figure

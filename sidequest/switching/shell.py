@@ -197,7 +197,10 @@ class Switch:
         """Returns one number an environment, from as many or one for all."""
         if type(data) is np.ndarray and data.dtype is dtype and data.shape == self._shape:
             return data
-        array = np.asarray(data)
+        try:
+            array = np.asarray(data)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} is no array of numbers: {error}") from None
         if not np.can_cast(array.dtype, _FLOAT, "same_kind"):  # bfloat16 can be
             raise ValueError(f"{name} holds {array.dtype}; it is numbers or booleans")
         if array.shape not in ((), self._shape):
@@ -270,6 +273,9 @@ class Switch:
         Raises:
           ValueError: if it is of another switch or version, or holds what cannot be.
         """
+        if not isinstance(saved, Mapping):
+            said = "what state_dict() returned, or np.load of the file that holds it"
+            raise ValueError(f"the state is {saved!r:.60}; it is {said}")
         for name, own in self._identity().items():
             found = str(saved.get(name))
             if found != str(own):
@@ -353,8 +359,14 @@ def step_arguments(
                 "Gym's, with one `done` for both, does not say what step needs"
             )
     ended, cut = (np.asarray(data, bool) for data in given.values())
+    rewards = np.asarray(reward)
+    if not ended.shape == cut.shape == rewards.shape:
+        raise ValueError(
+            f"reward, terminated and truncated have the shapes {rewards.shape}, "
+            f"{ended.shape} and {cut.shape}; they are those of one step"
+        )
     return {
-        "reward": np.asarray(reward),
+        "reward": rewards,
         "discount": np.where(ended, 0.0, discount),
         name: ended | cut,
     }

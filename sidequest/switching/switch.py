@@ -114,7 +114,10 @@ def make_switch(
     if not (signal is None or callable(signal) or isinstance(signal, Signal)):
         raise ValueError(f"signal is {signal!r}; it is a function, or a `Signal`")
     if not callable(bandit):
-        raise ValueError("bandit makes a bandit from a number of arms: ucb, not ucb(4)")
+        raise ValueError(
+            f"bandit is {bandit!r:.60}; it is a function that makes one from a number of "
+            "arms, such as sidequest.switching.bandits.ucb"
+        )
     fixed = name_arms(variant, arms)
     arrays = fix_arms(variant_arrays(variant), fixed)
     sources, rates = {}, 1

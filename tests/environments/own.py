@@ -48,6 +48,8 @@ class Walk(gymnasium.Env):
                 raise KeyError("no such\nroom")
             elif self.fault == "exit":
                 os._exit(3)
+            elif self.fault == "gym":  # the former one, before Gymnasium
+                return seen, reward, False, {}
         return seen, reward, self.place == 8, self.time == 50, {}
 
     def render(self):
@@ -58,9 +60,19 @@ walk = partial(Walk, None)
 wrong_reward, huge_reward, row_reward, no_reward = (
     partial(Walk, fault) for fault in Walk.REWARDS
 )
-wrong_shape, wrong_number, error, exits = (
-    partial(Walk, fault) for fault in ("shape", "number", "error", "exit")
+wrong_shape, wrong_number, error, exits, former_step = (
+    partial(Walk, fault) for fault in ("shape", "number", "error", "exit", "gym")
 )
+
+
+class FormerReset(Walk):
+    """Begins as the former Gym's environments did."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed, options=options)[0]
+
+
+former_reset = FormerReset
 
 
 class Unlucky(Walk):

@@ -83,6 +83,12 @@ def test_a_sticky_action_is_repeated():
         ("error", r"KeyError: 'no such\\nroom' \(.*own.py:\d+\)"),
         ("exits", "its process ended with exit code 3"),
         (
+            "former_step",
+            "step returned 4 values; Gymnasium's returns observation, reward, terminated, "
+            "truncated, info",
+        ),
+        ("former_reset", "reset returned one value; Gymnasium's returns observation, info"),
+        (
             "scaled",
             "an observation has numbers of type float64 that are no bytes; its space says "
             "uint8",

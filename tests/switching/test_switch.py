@@ -249,6 +249,9 @@ def test_a_state_that_does_not_fit_is_refused():
         switch.load_state_dict(wrong)
     with pytest.raises(ValueError, match="the state was saved with version=None"):
         switch.load_state_dict({})
+    for wrong in ("switch.npz", None):
+        with pytest.raises(ValueError, match=r"it is what state_dict\(\) returned"):
+            switch.load_state_dict(wrong)
 
 
 def test_a_state_of_another_rule_signal_or_version_is_refused():
@@ -572,6 +575,8 @@ def test_wrong_shapes_are_refused():
         switch.step(reward=[1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match=r"is_first has the shape \(2, 1\)"):
         switch.step(is_first=[[True], [False]])
+    with pytest.raises(ValueError, match="^reward is no array of numbers: .*shape"):
+        switch.step(reward=[1.0, [2.0]])
 
 
 @pytest.mark.parametrize(
@@ -586,7 +591,7 @@ def test_wrong_shapes_are_refused():
         ({"rule": "foo"}, "rule is 'foo'; it is 'saturated' or 'printed'"),
         ({"rule": None}, "rule is None"),
         ({"signal": 3}, "signal is 3; it is a function"),
-        ({"bandit": bandits.ucb(4)}, "bandit makes a bandit from a number of arms"),
+        ({"bandit": bandits.ucb(4)}, "it is a function that makes one from a number"),
         ({"variant": None}, "a variant is a name such as .*; got None"),
         ({"variant": 7}, "got 7"),
         (
@@ -991,6 +996,8 @@ def test_step_arguments_by_hand():
         assert found["is_first"].tolist() == [True, True, False]
     with pytest.raises(ValueError, match="autoreset is 'Disabled'; .* pass is_first"):
         step_arguments(*given, autoreset=gymnasium.vector.AutoresetMode.DISABLED)
+    with pytest.raises(ValueError, match=r"the shapes \(3,\), \(2,\) and \(3,\)"):
+        step_arguments([1.0, 2.0, 3.0], [True, False], [False, True, False])
 
 
 @pytest.mark.parametrize("info", [{}, [{}, {"lives": 1}], ({}, {})])
