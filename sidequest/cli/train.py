@@ -116,6 +116,9 @@ def train(
     if resume:
         refuse(f"--resume {known}", *variant, **new_runs, from_=from_, out=out)
         runs = runs_to_resume(resume)
+        if not runs:  # what is queued again may well be done
+            print("nothing is left to resume: all runs there have finished")
+            return
     elif from_:
         refuse(f"--from {known}", *variant, **new_runs)
         runs = [run_to_repeat(from_, out or _RUNS)]
@@ -223,9 +226,6 @@ def runs_to_resume(folders: Sequence[Path]) -> list[RunSpec]:
     if len({run.resolve() for run in runs}) < len(runs):
         raise InvalidRequest("a folder is named twice")
     unfinished = [run for run in runs if not check_run(run).get("finished")]
-    if not unfinished:
-        said = f"{runs[0]} has" if len(runs) == 1 else f"all {len(runs)} runs there have"
-        raise InvalidRequest(f"{said} finished; there is nothing to resume")
     return [read_spec(run) for run in unfinished]
 
 
