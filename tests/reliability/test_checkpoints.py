@@ -245,11 +245,12 @@ def test_case_28_a_checkpoint_of_another_run_is_refused(tmp_path, key, value):
 
 def test_a_checkpoint_of_a_version_with_fewer_settings_is_found(tmp_path):
     """Since a setting was added, no run that had begun before could resume."""
-    former = RUN | {"acting.streams": RUN["acting.environments"]}
+    today = RUN | {"learning.trace_tolerance": 0.0}
+    former = today | {"acting.streams": RUN["acting.environments"]}
     for name in ("acting.environments", "learning.trace_tolerance"):
         del former[name]
     write(tmp_path, 1, run=former)
-    found, said = newest(tmp_path, run=RUN)
+    found, said = newest(tmp_path, run=today)
     assert found.frames == 1 and not said
 
 
