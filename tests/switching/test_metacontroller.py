@@ -125,6 +125,22 @@ def test_a_share_is_rounded_and_never_below_a_step(length, exploit, explore):
     assert (arm.exploit.amount, arm.explore.amount) == (exploit, explore)
 
 
+def test_each_target_rate_has_a_place_of_its_own():
+    """Rates in one decade, too: each has a scale of its own in homeostasis."""
+    arms = ArmSets(rates=(0.1, 0.05, 0.02))
+    arrays = variant_arrays(
+        parse(
+            "XU-intra(10,informed,p*,X)",
+        ),
+        arms,
+    )
+    meta = make_metacontroller(arms=arms)
+    uniforms = np.random.default_rng(0).random((3, 100), np.float32)
+    _, arm = draw(uniforms, meta.arm_probabilities(meta.init(arrays)))
+    pairs = set(zip(arm.place.tolist(), arm.exploit.amount.tolist(), strict=True))
+    assert pairs == set(enumerate(np.float32(arms.rates).tolist()))
+
+
 def test_shares_refer_to_the_median_of_recent_episodes():
     state = META.init(variant_arrays(parse("XU-intra(5%,blind,20%,G)")))
     choices, fitness = jnp.zeros(3, jnp.int32), jnp.float32(0.0)
