@@ -39,6 +39,7 @@ CONFIG = change(
         # Half of the actions are random: returns that ran on through them would be those
         # of such a policy, not of the best one.
         "learning.watkins": True,
+        "learning.trace_tolerance": 0.0,
     },
 )
 
