@@ -185,8 +185,10 @@ def make_replay(
     needed = item_blocks * block_length * streams
     if capacity < needed:
         raise ValueError(
-            f"capacity {capacity} is less than the {needed} observations of one item's "
-            f"{item_blocks} blocks ({block_length} steps of {streams} streams each)"
+            f"capacity {capacity:,} is less than the {needed:,} observations of the "
+            f"{item_blocks} blocks that a sequence spans ({block_length} steps of "
+            f"{streams:,} environments each): raise replay.capacity, or lower "
+            "acting.environments"
         )
     core_offset = -prefix % block_length
     blocks = capacity // (block_length * streams)

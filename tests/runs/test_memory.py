@@ -101,7 +101,7 @@ def test_too_little_is_refused_with_what_to_do(device):
     with pytest.raises(ConfigError, match=r"replay has 1 GB.*--replay-memory"):
         ours(asked=GB)
     # What memory cannot fix is reported as it is.
-    with pytest.raises(ValueError, match="^capacity 100 is less than the 14400 obs"):
+    with pytest.raises(ValueError, match="^capacity 100 is less than the 14,400 obs"):
         ours(config=change(PAPER, **{"replay.capacity": 100}))
 
 
