@@ -199,9 +199,15 @@ def prepare(
             f"its observations are {shown}; they must be a vector or an image (Box). "
             f"Choose or join parts of them with a wrapper, in a function of your own"
         )
+    image = shown.dtype == np.uint8
+    if image and len(shown.shape) == 3 and _is_channel_first(*shown.shape):
+        raise BrokenRule(
+            f"its images have the shape {shown.shape}, with channels first; the agent sees "
+            "(height, width, channels). Transpose them with a wrapper, in a function of "
+            "your own"
+        )
     if sticky_actions:
         environment = wrappers.StickyAction(environment, sticky_actions)
-    image = shown.dtype == np.uint8
     return environment, EnvironmentSpec(
         name=name,
         observation_shape=shown.shape if len(shown.shape) != 2 else (*shown.shape, 1),
@@ -210,6 +216,11 @@ def prepare(
         maximum=float(_bounds(shown).max()) if image else 1.0,
         max_steps=getattr(environment.spec, "max_episode_steps", None),
     )
+
+
+def _is_channel_first(first: int, second: int, third: int) -> bool:
+    """Returns whether an image looks like PyTorch's; training on it would go wrong silently."""
+    return first in (1, 3, 4) and second == third > 4
 
 
 def _bounds(space: Any) -> np.ndarray:

@@ -143,6 +143,13 @@ def test_other_observations_are_refused(space):
         prepare("mine", Shown(space))
 
 
+def test_images_with_channels_first_are_refused():
+    with pytest.raises(BrokenRule, match=r"shape \(3, 64, 64\), with channels first"):
+        prepare("mine", Shown(spaces.Box(0, 255, (3, 64, 64), np.uint8)))
+    for shape in ((64, 64, 3), (3, 64, 8), (4, 4, 4)):  # the last is too small to tell
+        prepare("mine", Shown(spaces.Box(0, 255, shape, np.uint8)))
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
