@@ -219,7 +219,7 @@ def prepare(
 
 
 def _is_channel_first(first: int, second: int, third: int) -> bool:
-    """Returns whether an image looks like PyTorch's; training on it would go wrong silently."""
+    """Returns whether an image looks like PyTorch's, on which training would go wrong."""
     return first in (1, 3, 4) and second == third > 4
 
 
