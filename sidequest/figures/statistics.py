@@ -31,7 +31,7 @@ Batch: TypeAlias = Float[np.ndarray, "..."] | np.floating
 """A statistic of each element of a batch."""
 
 FEWEST_SEEDS = 3  # of every game, for an interval: two say next to nothing about a third
-_FEWEST_RUNS = 4  # of all games: intervals from three runs miss the truth one time in four
+_FEWEST_RUNS = 4  # of all games: intervals from three miss the truth up to one time in four
 _TAILS = (0.025, 0.975)  # of a 95% interval
 _RARE = NormalDist().inv_cdf(0.99)  # standard deviations that random play rarely exceeds
 _WAY = 0.05  # from random play to the highest return, that counts as having learned

@@ -126,6 +126,9 @@ def step(
     which nothing switches. A rate above 1 counts as 1. If several rates take turns, begin
     with `init(rates)`, and say by `place` which of them this one is.
     """
+    rates = len(state.scales.log)
+    if isinstance(place, int) and not 0 <= place < rates:
+        raise ValueError(f"place is {place}; the state was made by init({rates})")
     xp = namespace(signal, rate, state.mean)
     shape = np.broadcast_shapes(*map(np.shape, (signal, rate, state.mean)))
     signal, rate = (

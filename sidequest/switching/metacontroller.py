@@ -274,5 +274,5 @@ def _arm_of(choices: Int[AnyArray, "D *B"], arms: ArmProbabilities) -> Arm:
         exploit=Ending(variant.kinds[0], amounts[0]),
         explore=Ending(variant.kinds[1], amounts[1]),
         signal=variant.signal,
-        place=choices[1],
+        place=choices[DIMENSIONS.index("exploit")],
     )

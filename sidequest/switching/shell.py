@@ -268,7 +268,7 @@ class Switch:
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Resumes from the `state_dict()` of a switch with the same arguments.
 
-        Functions are told apart by their names, so not lambdas.
+        Functions are compared by their names, so two lambdas pass for the same.
 
         Raises:
           ValueError: if it is of another switch or version, or holds what cannot be.

@@ -340,6 +340,12 @@ def test_an_unknown_rule_is_named():
         observe(jnp.float32(1.0), jnp.float32(0.1), homeostasis.init(), rule="fancy")
 
 
+def test_a_rate_that_the_state_has_no_place_for_is_refused():
+    for state, place in ((homeostasis.init(), 1), (homeostasis.init(2), -1)):
+        with pytest.raises(ValueError, match=f"place is {place}; the state was made by"):
+            homeostasis.step(np.float32(0), 1.0, 0.1, state, place=place)
+
+
 @pytest.mark.parametrize("rates", [RATES, (0.03, 0.01, 0.0035)])  # the last: alike
 def test_rates_that_take_turns_are_all_held(rates):
     """As when a bandit gives every episode another rate; a spiky signal, 16 streams."""

@@ -128,12 +128,7 @@ def test_a_share_is_rounded_and_never_below_a_step(length, exploit, explore):
 def test_each_target_rate_has_a_place_of_its_own():
     """Rates in one decade, too: each has a scale of its own in homeostasis."""
     arms = ArmSets(rates=(0.1, 0.05, 0.02))
-    arrays = variant_arrays(
-        parse(
-            "XU-intra(10,informed,p*,X)",
-        ),
-        arms,
-    )
+    arrays = variant_arrays(parse("XU-intra(10,informed,p*,X)"), arms)
     meta = make_metacontroller(arms=arms)
     uniforms = np.random.default_rng(0).random((3, 100), np.float32)
     _, arm = draw(uniforms, meta.arm_probabilities(meta.init(arrays)))
